@@ -6,8 +6,10 @@ namespace troupe {
 
 using namespace internal;
 
-std::shared_ptr<const callback_actor> as_callback(user_callback_actor actor,
-                                                  std::string name) {
+namespace {
+
+std::shared_ptr<const callback_actor>
+local_callback(user_callback_actor actor, std::string name, bool observes) {
   auto home = actor ? &actor.home_system() : nullptr;
   auto find = [actor = std::move(actor), home](
                 caf::actor_system& system) -> expected<user_callback_actor> {
@@ -22,7 +24,19 @@ std::shared_ptr<const callback_actor> as_callback(user_callback_actor actor,
     return actor;
   };
   return std::make_shared<callback_actor>(std::move(name), std::move(find),
-                                          home);
+                                          home, observes);
+}
+
+} // namespace
+
+std::shared_ptr<const callback_actor> as_callback(user_callback_actor actor,
+                                                  std::string name) {
+  return local_callback(std::move(actor), std::move(name), false);
+}
+
+std::shared_ptr<const callback_actor> as_callback(run_observer_actor actor,
+                                                  std::string name) {
+  return local_callback(std::move(actor), std::move(name), true);
 }
 
 std::shared_ptr<const callback_actor> callback_at(fs::path socket,

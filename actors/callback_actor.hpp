@@ -20,8 +20,10 @@ public:
   using finder =
     std::function<expected<user_callback_actor>(caf::actor_system&)>;
 
-  callback_actor(std::string name, finder find, caf::actor_system* home)
-    : name_(std::move(name)), find_(std::move(find)), home_(home) {}
+  callback_actor(std::string name, finder find, caf::actor_system* home,
+                 bool observes = false)
+    : name_(std::move(name)), find_(std::move(find)), home_(home),
+      observes_(observes) {}
 
   /// Its name in errors and `run_status::callbacks`.
   const std::string& name() const noexcept { return name_; }
@@ -34,10 +36,14 @@ public:
   /// The only actor system whose runs can use it; nullptr: any.
   caf::actor_system* home() const noexcept { return home_; }
 
+  /// Whether it is a `run_observer_actor`.
+  bool observes() const noexcept { return observes_; }
+
 private:
   std::string name_;
   finder find_;
   caf::actor_system* home_;
+  bool observes_;
 };
 
 /// *actor*, which is in the actor system of the run or connected to it by any
@@ -45,6 +51,10 @@ private:
 /// that system must load CAF's middleman and outlive the run.
 std::shared_ptr<const callback_actor>
 as_callback(user_callback_actor actor, std::string name = "callback actor");
+
+/// The same for one that also sees states of the run and of its ranks.
+std::shared_ptr<const callback_actor>
+as_callback(run_observer_actor actor, std::string name = "callback actor");
 
 /// The actor that a process of this user has published at *socket* (see
 /// `publish`); the run connects to it when it starts.

@@ -10,9 +10,18 @@ namespace troupe::internal {
 namespace {
 
 std::string_view hook_of(const callback_chain_state::event& x) {
-  constexpr std::string_view hooks[] = {"before_run", "after_report",
-                                        "after_exception", "after_run"};
+  constexpr std::string_view hooks[] = {
+    "before_run",    "after_report",  "after_exception", "after_run",
+    "state_changed", "group_started", "group_ended"};
+  static_assert(std::size(hooks) == std::variant_size_v<callback_event>);
   return hooks[x.index()];
+}
+
+/// Whether only a `run_observer_actor` understands *x*.
+bool is_for_observers(const callback_event& x) {
+  return std::holds_alternative<state_changed>(x)
+         || std::holds_alternative<group_started>(x)
+         || std::holds_alternative<group_ended>(x);
 }
 
 std::string name_of(std::size_t position, const std::string& name) {
@@ -39,7 +48,7 @@ std::size_t most_bytes_of(const after_report& x) {
 
 callback_done done(callback_outcome x) {
   callback_done answer{
-    std::chrono::duration<double>(x.spent).count(), x.abort, {}, {}, {}};
+    std::chrono::duration<double>(x.spent).count(), x.abort, {}, {}, {}, {}};
   for (auto& error : x.errors)
     answer.failures.push_back(std::move(error));
   answer.times = std::move(x.times);
@@ -50,13 +59,14 @@ callback_done done(callback_outcome x) {
 
 // -- callbacks that are classes
 
-user_callback_actor::behavior_type
-callback_runner(user_callback_actor::stateful_pointer<run_context> self,
+run_observer_actor::behavior_type
+callback_runner(run_observer_actor::stateful_pointer<run_context> self,
                 user_callback_args args) {
   auto& run = state_of(self);
   return {
     [&run, args](const before_run& x) {
       run = x.run;
+      run.control = args.control;
       return done(args.callbacks->before_run(run));
     },
     [&run, args](const after_report& x) {
@@ -75,10 +85,35 @@ callback_runner(user_callback_actor::stateful_pointer<run_context> self,
     [&run, args](const after_run& x) {
       return done(args.callbacks->after_run(run, x.outcome));
     },
+    [&run, args](const state_changed& x) {
+      run.attempt = x.attempt;
+      return done(args.callbacks->after_state_change(run, x.from, x.to));
+    },
+    [&run, args](const group_started& x) {
+      run.attempt = x.attempt;
+      run.world_size = x.world_size;
+      return done(args.callbacks->after_group_start(run));
+    },
+    [&run, args](const group_ended& x) {
+      run.attempt = x.attempt;
+      return done(args.callbacks->after_group_end(run, x.reason));
+    },
   };
 }
 
 // -- the chain
+
+std::optional<std::size_t> size_above(std::size_t longest,
+                                      const callback_event& x) {
+  // Most reports are far from the limit. The other events are rare.
+  if (auto report = std::get_if<after_report>(&x);
+      report && most_bytes_of(*report) <= longest)
+    return std::nullopt;
+  caf::byte_buffer bytes;
+  auto sink = serializer_to(bytes);
+  std::visit([&](const auto& message) { (void) sink.apply(message); }, x);
+  return bytes.size() > longest ? std::optional{bytes.size()} : std::nullopt;
+}
 
 caf::result<callback_done> callback_chain_state::add(event x) {
   auto promise = self->make_response_promise<callback_done>();
@@ -112,7 +147,7 @@ void callback_chain_state::call_classes() {
         },
         [this, mine](caf::error& reason) {
           if (calling_classes && mine == turn)
-            classes_answered({0, false, {from_caf(reason)}, {}, {}});
+            classes_answered({0, false, {from_caf(reason)}, {}, {}, {}});
         });
   };
   std::visit(send, rounds.front().what);
@@ -140,6 +175,11 @@ bool callback_chain_state::ask_link() {
   auto& round = rounds.front();
   while (current < links.size()) {
     auto& x = links[current];
+    if (is_for_observers(round.what) && !x.who.observes) {
+      round.answer.times.push_back({x.who.name, 0});
+      ++current;
+      continue;
+    }
     if (!x.gone) {
       if (ask(x))
         return true;
@@ -161,12 +201,14 @@ bool callback_chain_state::ask(link& x) {
     return false;
   }
   waiting = true;
-  auto send = [this, &x, mine = turn](const auto& message) {
-    request(self, x.who.actor, caf::infinite, message)
+  // It understands all events that it is asked with.
+  auto whom = caf::actor_cast<run_observer_actor>(x.who.actor);
+  auto send = [this, &whom, mine = turn](const auto& message) {
+    request(self, whom, caf::infinite, message)
       .then(
         [this, mine](callback_done& done) {
           if (waiting && mine == turn)
-            answered(std::move(done.failures));
+            answered(std::move(done));
         },
         [this, mine](caf::error& reason) {
           if (waiting && mine == turn)
@@ -181,25 +223,22 @@ error callback_chain_state::too_large_for(const link& x) {
   if (x.who.actor.node() == self->system().node())
     return {};
   auto& event = rounds.front().what;
-  // Most reports are far from the limit. The other events are rare.
-  if (auto report = std::get_if<after_report>(&event);
-      report && most_bytes_of(*report) <= args.longest_message)
-    return {};
-  caf::byte_buffer bytes;
-  auto sink = serializer_to(bytes);
-  std::visit([&](auto& message) { (void) sink.apply(message); }, event);
-  if (bytes.size() <= args.longest_message)
+  auto size = size_above(args.longest_message, event);
+  if (!size)
     return {};
   return {ec::callback_failed,
           concat(name_of(current, x.who.name), " was not called: its ",
-                 hook_of(event), " takes ", bytes.size(),
+                 hook_of(event), " takes ", *size,
                  " bytes, and a message to another process holds ",
                  args.longest_message)};
 }
 
-void callback_chain_state::answered(std::vector<error> failures) {
+void callback_chain_state::answered(callback_done done) {
   waiting = false;
+  auto& failures = done.failures;
   links[current].refused = !failures.empty();
+  if (done.order)
+    rounds.front().answer.order = std::move(done.order);
   for (auto& x : failures)
     x = {ec::callback_failed,
          name_of(current, links[current].who.name) + " failed in "
@@ -212,7 +251,7 @@ void callback_chain_state::refused(const caf::error& reason) {
   if (reason == caf::sec::request_receiver_down)
     lose(current, {});
   else
-    answered({{ec::callback_failed, text_of(reason)}});
+    answered({0, false, {{ec::callback_failed, text_of(reason)}}, {}, {}, {}});
 }
 
 void callback_chain_state::lose(std::size_t position,
@@ -335,7 +374,7 @@ void callback_chain_state::give_up(const std::string& waited) {
   call_next();
 }
 
-user_callback_actor::behavior_type
+run_observer_actor::behavior_type
 callback_chain(callback_chain_state::pointer self, callback_chain_args args) {
   auto& state = state_of(self);
   state.self = self;
@@ -358,6 +397,9 @@ callback_chain(callback_chain_state::pointer self, callback_chain_args args) {
     [&state](after_report& x) { return state.add(std::move(x)); },
     [&state](after_exception& x) { return state.add(std::move(x)); },
     [&state](after_run& x) { return state.add(std::move(x)); },
+    [&state](state_changed& x) { return state.add(std::move(x)); },
+    [&state](group_started& x) { return state.add(std::move(x)); },
+    [&state](group_ended& x) { return state.add(std::move(x)); },
   };
 }
 

@@ -26,20 +26,35 @@ namespace troupe::internal {
 
 struct user_callback_args {
   std::shared_ptr<callback_list> callbacks;
+  run_control control; ///< What they act on the run with.
 };
 
 /// Behavior of the actor that calls the classes, for the chain. Spawn it
 /// detached: callbacks may block.
-user_callback_actor::behavior_type
-callback_runner(user_callback_actor::stateful_pointer<run_context> self,
+run_observer_actor::behavior_type
+callback_runner(run_observer_actor::stateful_pointer<run_context> self,
                 user_callback_args args);
 
 // -- the chain
+
+/// What callbacks get.
+using callback_event =
+  std::variant<before_run, after_report, after_exception, after_run,
+               state_changed, group_started, group_ended>;
+
+/// The size of *x* in a message if that is more than *longest* bytes.
+std::optional<std::size_t> size_above(std::size_t longest,
+                                      const callback_event& x);
+
+/// Largest message to another process; the rest is for headers.
+inline constexpr std::size_t longest_message =
+  frame_guard::max_payload - 64 * 1024;
 
 /// A user's actor with the name that errors call it by.
 struct named_callback_actor {
   std::string name;
   user_callback_actor actor;
+  bool observes = false; ///< It is a `run_observer_actor`.
 };
 
 /// Reports which callbacks of a run did not answer, and whether one was left
@@ -54,14 +69,14 @@ struct callback_patience {
 };
 
 struct callback_chain_args {
-  user_callback_actor classes; ///< Those that are classes; invalid: none. Ends
-                               ///< with the chain.
+  run_observer_actor classes; ///< Those that are classes; invalid: none. Ends
+                              ///< with the chain.
   std::vector<named_callback_actor> actors;
   troupe::callback_errors callback_errors = troupe::callback_errors::log;
   callback_patience patience;
   std::shared_ptr<callback_watch> watch; ///< Of the classes.
-  /// Largest message to an actor in another process; the rest is for headers.
-  std::size_t longest_message = frame_guard::max_payload - 64 * 1024;
+  /// Largest message to an actor in another process.
+  std::size_t longest_message = internal::longest_message;
   /// Shows how late a timer fires: the driver may have been stopped.
   std::function<std::chrono::steady_clock::time_point()> now =
     std::chrono::steady_clock::now;
@@ -71,9 +86,8 @@ struct callback_chain_args {
 struct callback_chain_state {
   static inline constexpr auto name = "callback-chain";
 
-  using pointer = user_callback_actor::stateful_pointer<callback_chain_state>;
-  using event =
-    std::variant<before_run, after_report, after_exception, after_run>;
+  using pointer = run_observer_actor::stateful_pointer<callback_chain_state>;
+  using event = callback_event;
   using time_point = caf::actor_clock::time_point;
 
   /// One of the user's actors.
@@ -115,7 +129,7 @@ struct callback_chain_state {
   /// Why the current event cannot be sent to *x*; its connection would not
   /// survive that.
   error too_large_for(const link& x);
-  void answered(std::vector<error> failures);
+  void answered(callback_done x);
   void refused(const caf::error& reason);
   void lose(std::size_t position, const caf::error& reason);
   void fail(std::vector<error> failures);
@@ -148,7 +162,7 @@ struct callback_chain_state {
 /// An actor that answers with an error has failed like a class that throws. One
 /// that has ended, or whose connection is lost, has failed once, and later
 /// events skip it.
-user_callback_actor::behavior_type
+run_observer_actor::behavior_type
 callback_chain(callback_chain_state::pointer self, callback_chain_args args);
 
 } // namespace troupe::internal

@@ -1,5 +1,7 @@
 #include "troupe/actors/driver.hpp"
 
+#include <algorithm>
+
 #include "troupe/actors/compat/messaging.hpp"
 #include "troupe/actors/protocol/error_code.hpp"
 #include "troupe/runtime/process/secrets.hpp"
@@ -80,16 +82,25 @@ std::string text_of_delay(const run_state_machine& machine,
 // -- the run
 
 void driver_state::begin() {
-  auto run = args.context;
-  run.attempt = args.first.attempt;
-  run.world_size = args.world_size;
+  auto is_done = !args.store->stop_reason().empty();
+  if (is_done) // Unless ranks may not have saved what they had.
+    is_done = !args.store->was_interrupted();
+  else if (auto enough = stops.judge(args.first.first_report)) {
+    decide_stop(*enough);
+    is_done = true;
+  }
   if (!args.callbacks) {
-    follow(machine->begin());
+    if (is_done)
+      apply(run_events::completed{});
+    else
+      follow(machine->begin());
     return;
   }
   // Its answer lets the first ranks start.
-  call_back(before_run{std::move(run)});
+  call_back(before_run{context_at(args.first.attempt)});
   replay_pending();
+  if (is_done) // Its driver ended before it could say so.
+    apply(run_events::completed{});
   show();
 }
 
@@ -103,6 +114,36 @@ void driver_state::stop(const stop_run& x) {
 void driver_state::preempt(const preempt_run& x) {
   leave_by.ask(x.grace_ms);
   apply(run_events::preempt_requested{{ec::stopped, x.reason}});
+}
+
+void driver_state::complete(const complete_run& x) {
+  if (ending.has_begun() || machine->state() >= run_state::shutting_down
+      || !args.store->stop_reason().empty())
+    return;
+  decide_stop(x.reason.empty() ? "the run was asked to finish" : x.reason);
+  if (machine->state() == run_state::initializing)
+    apply(run_events::completed{});
+}
+
+void driver_state::resize(const resize_callback_queue& x) {
+  args.callback_queue =
+    static_cast<std::size_t>(std::max<std::uint64_t>(x.places, 1));
+  replay_pending();
+  store_next();
+}
+
+void driver_state::obey(const run_order& x) {
+  auto act = [this]<class T>(const T& what) {
+    if constexpr (std::is_same_v<T, complete_run>)
+      complete(what);
+    else if constexpr (std::is_same_v<T, preempt_run>)
+      preempt(what);
+    else if constexpr (std::is_same_v<T, stop_run>)
+      stop(what);
+    else
+      resize(what);
+  };
+  std::visit(act, x.what);
 }
 
 void driver_state::preempt_group(const run_action& action) {
@@ -141,6 +182,8 @@ void driver_state::follow(const run_decision& decision) {
     note_event("state", {{"from", to_string(decision.from)},
                          {"to", to_string(decision.to)}});
   show();
+  if (decision.from != decision.to)
+    announce(state_changed{machine->attempt(), decision.from, decision.to});
   act(decision.action);
 }
 
@@ -227,10 +270,16 @@ void driver_state::launch(const attempt_start& x) {
 
 void driver_state::started(const attempt_started& x) {
   apply(run_events::group_started{x.attempt});
+  announce(group_started{x.attempt, x.world_size});
 }
 
 void driver_state::ended(const attempt_ended& x) {
   group_alive = false;
+  error why;
+  if (x.stopped || x.preempted)
+    why = {ec::stopped,
+           x.stopped ? "the ranks were stopped" : "the ranks were preempted"};
+  announce(group_ended{x.attempt, std::move(why)});
   refuse_batches({ec::stopped, "the attempt is over"});
   if (!x.stopped)
     apply(run_events::ranks_finished{x.attempt, x.preempted});
@@ -244,8 +293,12 @@ void driver_state::failed(attempt_failed& x) {
   note_event("ranks_failed", {{"reason", reason}, {"started", x.started}});
   if (!x.ranks.empty())
     call_back(after_exception{x.attempt, x.ranks});
+  announce(group_ended{
+    x.attempt, {x.ranks.empty() ? x.reason.code : ec::rank_failed, reason}});
   refuse_batches({ec::stopped, "the attempt is over"});
-  if (x.started) {
+  if (x.is_final) {
+    apply(run_events::run_failed{std::move(x.reason)});
+  } else if (x.started) {
     apply(run_events::ranks_failed{x.attempt, std::move(x.ranks)});
   } else {
     auto why =
@@ -275,6 +328,10 @@ void driver_state::advanced(const epoch_advanced& x) {
 }
 
 void driver_state::lost(const caf::down_msg& x) {
+  if (std::erase_if(followers, [&](const follower& who) {
+        return who.actor.address() == x.source;
+      }))
+    return;
   auto gone = [&](const char* who) {
     return error{ec::protocol,
                  std::string{who} + " is gone: " + text_of(x.reason)};
@@ -291,6 +348,7 @@ void driver_state::group_lost(const error& reason) {
   if (ending.has_begun())
     return;
   group_alive = false;
+  announce(group_ended{begun->attempt, reason});
   refuse_batches({ec::stopped, "the attempt is over"});
   apply(run_events::run_failed{reason});
   group_gone(begun->attempt);
@@ -324,6 +382,10 @@ void driver_state::finish(const error& reason) {
     end_reason = error_of(machine->failures());
   else if (reason)
     end_reason = make_run_error(reason);
+  for (auto& text : stops.complaints()) {
+    args.monitor->note(text);
+    note_event(warning_kind, {{"text", text}});
+  }
   if (end_reason && must_leave())
     end_reason->message += resume_hint(args.store->description().name);
   take_next_step();
@@ -341,7 +403,7 @@ bool driver_state::must_leave() const {
 
 void driver_state::take_next_step() {
   using step = run_ending::step;
-  switch (ending.next(callbacks_under_way)) {
+  switch (ending.next(callbacks_under_way + last_calls)) {
     case step::wait:
       return;
     case step::store:
@@ -363,7 +425,7 @@ void driver_state::store_end() {
   };
   auto tell = [this] {
     ending.stored();
-    if (args.callbacks) // Unpacked only for callbacks.
+    if (has_listeners()) // Unpacked only for them.
       call_back(after_run{args.monitor->prepared().unpacked_if_possible()});
     take_next_step();
   };
@@ -426,6 +488,8 @@ driver_actor::behavior_type driver(driver_state::pointer self,
   state.begun = first;
   state.leave_by = {state.args.stop_grace, state.args.longest_grace};
   state.start_time = driver_state::clock::now();
+  state.begin_time = self->clock().now();
+  state.stops = stop_judge{state.args.stop};
   state.rate.emplace(state.start_time);
   state.shown.reports = first.first_report;
   state.show();
@@ -440,7 +504,12 @@ driver_actor::behavior_type driver(driver_state::pointer self,
     [&state](start_run) { state.begin(); },
     [&state](const stop_run& x) { state.stop(x); },
     [&state](const preempt_run& x) { state.preempt(x); },
+    [&state](const complete_run& x) { state.complete(x); },
+    [&state](const resize_callback_queue& x) { state.resize(x); },
     [&state](get_status) { return state.status(); },
+    [&state](follow_run, run_observer_actor& who) {
+      return state.follow_from_now(std::move(who));
+    },
     [&state](const attempt_started& x) { state.started(x); },
     [&state](const attempt_ended& x) { state.ended(x); },
     [&state](attempt_failed& x) { state.failed(x); },

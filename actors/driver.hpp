@@ -5,16 +5,19 @@
 #include <optional>
 #include <set>
 #include <string_view>
+#include <vector>
 
 #include <caf/typed_event_based_actor.hpp>
 #include <caf/typed_response_promise.hpp>
 
+#include "troupe/actors/callback_chain.hpp"
 #include "troupe/actors/protocol/type_ids.hpp"
 #include "troupe/runtime/run/batch_queue.hpp"
 #include "troupe/runtime/run/leave_deadline.hpp"
 #include "troupe/runtime/run/run_ending.hpp"
 #include "troupe/runtime/run/run_monitor.hpp"
 #include "troupe/runtime/run/run_state_machine.hpp"
+#include "troupe/runtime/run/stop_judge.hpp"
 #include "troupe/runtime/store/callback_cursor.hpp"
 #include "troupe/runtime/store/run_store.hpp"
 #include "troupe/runtime/values/run_context.hpp"
@@ -26,10 +29,13 @@ struct driver_args {
   std::shared_ptr<run_monitor> monitor;
   worker_group_actor group;
   committer_actor committer;
-  user_callback_actor callbacks;           ///< Invalid: the run has none.
+  run_observer_actor callbacks;            ///< Invalid: the run has none.
   std::shared_ptr<callback_cursor> cursor; ///< Set if the run has callbacks.
   run_context context; ///< What callbacks learn about the run.
   failure_config failure;
+  stop_config stop;
+  /// Asked about each report once it is stored; see `run_surroundings`.
+  std::function<std::optional<std::string>(const report_batch&)> enough;
   attempt_start first; ///< Begun already, so that a start costs no extra write.
   int world_size = 1;
   bool has_logs = false; ///< Ranks are processes, whose output is kept.
@@ -55,9 +61,24 @@ struct driver_state {
     clock::time_point commit_begin; ///< If it has a checkpoint.
   };
 
+  /// An actor that follows the run; nothing waits for it but the end, shortly.
+  struct follower {
+    run_observer_actor actor;
+    std::size_t unanswered = 0;
+  };
+
+  /// Calls that a follower may not have answered before it gets no reports.
+  static constexpr std::size_t max_unanswered = 64;
+
+  /// How long the end of the run waits for the followers' last answers.
+  static constexpr auto followers_limit = std::chrono::seconds{2};
+
   void begin();
   void stop(const stop_run& x);
   void preempt(const preempt_run& x);
+  void complete(const complete_run& x);
+  void resize(const resize_callback_queue& x);
+  void obey(const run_order& x);
   run_status status() const;
   /// The same without its last metrics.
   run_status shown_now() const;
@@ -108,15 +129,33 @@ struct driver_state {
   void refuse_batches(const error& reason);
   /// *batch* could not be stored: none after it is, and the run ends.
   void store_failed(pending_batch batch, const error& reason);
+  /// Tells ranks to leave if the run ends with *batch* or has ended before.
+  std::optional<stop_notice> judge(const report_batch& batch);
+  /// The run has trained enough: durable, so that a restart finishes it.
+  void decide_stop(const std::string& reason);
   /// Does what waited for the commit that has just ended.
   void commit_over();
 
-  /// Hands *message* to the callbacks, if there are any.
+  /// Hands *message* to the callbacks, if there are any, and to followers.
   template <class Message>
   void call_back(Message message);
   void called_back(const callback_done& x, std::optional<std::uint64_t> report);
+  /// Takes note of an answer of callbacks, which may end the run.
+  void heard(const callback_done& x);
   void note_callback_failure(const std::string& reason);
   void replay_pending();
+
+  // -- what others are told (driver_followers.cpp)
+  caf::result<run_status> follow_from_now(run_observer_actor who);
+  /// The run as callbacks know it at the start of *attempt*.
+  run_context context_at(std::uint64_t attempt) const;
+  /// The run has moved on: tells callbacks, and those that follow it. Takes no
+  /// place in the queue of callbacks.
+  void announce(const callback_event& x);
+  void tell_followers(const callback_event& x);
+  void tell(follower& x, const callback_event& what);
+  /// Whether there is anyone that *x* is unpacked for.
+  bool has_listeners() const { return args.callbacks || !followers.empty(); }
 
   void show();
   void note_event(std::string_view kind, const metrics& fields);
@@ -129,15 +168,19 @@ struct driver_state {
   bool group_alive = false;
   error refusal; ///< Of every batch, since one could not be stored.
   run_ending ending;
+  stop_judge stops;
   std::optional<run_error> end_reason; ///< Unset: none, or not ended.
   /// Its group is gone; the machine receives that event once the commit under
   /// way ends.
   std::optional<std::uint64_t> gone_attempt;
   std::set<std::string_view> noted_refusals; ///< By names of events.
   std::size_t callbacks_under_way = 0;
+  std::vector<follower> followers;
+  std::size_t last_calls = 0; ///< Followers that have yet to answer the end.
   run_status shown;
   leave_deadline leave_by;
   clock::time_point start_time;
+  clock::time_point begin_time; ///< The same by the actor's clock.
   std::optional<rate_meter> rate;
 };
 

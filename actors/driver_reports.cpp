@@ -70,17 +70,41 @@ void driver_state::stored(std::optional<std::string> folder) {
     store_failed(std::move(batch), ok.error());
     return;
   }
-  batch.promise.deliver(report_committed{index, folder, std::nullopt});
+  batch.promise.deliver(
+    report_committed{index, folder, judge(batch.message.batch)});
   machine->on_progress();
   rate->add(clock::now());
   shown.last_report = index;
   shown.reports = index + 1;
-  std::vector<metrics> values; // Unpacked only for callbacks.
-  if (args.callbacks)
+  std::vector<metrics> values; // Unpacked only for those that get them.
+  if (has_listeners())
     values = unpacked(batch.message.batch.values);
   call_back(after_report{index, attempt, std::move(values), std::move(folder)});
   show();
   store_next();
+}
+
+std::optional<stop_notice> driver_state::judge(const report_batch& batch) {
+  auto elapsed = std::chrono::duration_cast<std::chrono::milliseconds>(
+    self->clock().now() - begin_time);
+  auto enough = stops.judge(batch, elapsed);
+  if (args.enough) {
+    auto more = args.enough(batch);
+    enough = enough ? enough : more;
+  }
+  if (enough && args.store->stop_reason().empty())
+    decide_stop(*enough);
+  auto reason = args.store->stop_reason();
+  if (reason.empty())
+    return std::nullopt;
+  return stop_notice{batch.index, std::move(reason), 0, true};
+}
+
+void driver_state::decide_stop(const std::string& reason) {
+  auto text = redacted(reason); // It may be a loop's.
+  args.store->note_stop(text);
+  args.monitor->note("the run ends: " + text);
+  note_event("stop_decided", {{"reason", text}});
 }
 
 void driver_state::store_failed(pending_batch batch, const error& reason) {
@@ -108,6 +132,8 @@ void driver_state::call_back(Message message) {
   std::optional<std::uint64_t> report;
   if constexpr (std::is_same_v<Message, after_report>)
     report = message.index;
+  if (!followers.empty())
+    tell_followers(message);
   if (!args.callbacks) {
     if (report && args.cursor) // Their actor was lost.
       (void) args.cursor->mark_delivered(*report, {all_callbacks});
@@ -117,7 +143,7 @@ void driver_state::call_back(Message message) {
   request(self, args.callbacks, caf::infinite, std::move(message))
     .then([this, report](const callback_done& x) { called_back(x, report); },
           [this, report](caf::error& reason) {
-            called_back({0, false, {from_caf(reason)}, {}, {all_callbacks}},
+            called_back({0, false, {from_caf(reason)}, {}, {all_callbacks}, {}},
                         report);
           });
 }
@@ -151,18 +177,24 @@ void driver_state::called_back(const callback_done& x,
     if (auto ok = args.cursor->mark_delivered(*report, x.skipped); !ok)
       apply(run_events::run_failed{ok.error()});
   replay_pending();
-  shown.callback_s += x.seconds;
-  add_times(shown.callbacks, x.times);
-  for (auto& failure : x.failures)
-    note_callback_failure(failure.message);
-  if (x.abort && !ending.has_begun())
-    apply(run_events::run_failed{x.failures.front()});
+  heard(x);
   if (ending.has_begun())
     take_next_step();
   else if (machine->state() == run_state::initializing)
     follow(machine->begin());
   else
     store_next();
+}
+
+void driver_state::heard(const callback_done& x) {
+  shown.callback_s += x.seconds;
+  add_times(shown.callbacks, x.times);
+  for (auto& failure : x.failures)
+    note_callback_failure(failure.message);
+  if (x.order)
+    obey(*x.order);
+  if (x.abort && !ending.has_begun())
+    apply(run_events::run_failed{x.failures.front()});
 }
 
 void driver_state::note_callback_failure(const std::string& reason) {

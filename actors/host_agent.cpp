@@ -46,6 +46,7 @@ caf::result<void> host_agent_state::start(start_ranks& x,
                                         {run_id, x.attempt});
   if (!segment)
     return to_caf(segment.error());
+  args.launcher->prepare(x);
   attempt.emplace(std::move(x), std::move(*segment));
   started->clear();
   for (auto& facts : attempt->order.ranks) {

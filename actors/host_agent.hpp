@@ -108,7 +108,7 @@ struct host_agent_state {
   template <class Call>
   void call(int rank, Call what, bool is_due);
   void pass_calls_on();
-  /// Tells the worker group *fact*, after the calls before it.
+  /// Sends *fact* to the worker group, after the calls before it.
   template <class Fact>
   void tell(Fact fact) {
     pass_calls_on();

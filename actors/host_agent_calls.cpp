@@ -24,9 +24,10 @@ template <class Call>
 void host_agent_state::call(int rank, Call what, bool is_due) {
   auto& a = *attempt;
   auto& shown = a.segment.activity(a.local(rank));
-  a.held.push_back({{self->clock().now()},
-                    shown.waited.load(std::memory_order_relaxed),
-                    std::move(what)});
+  auto& held = a.held.emplace_back();
+  held.at = {self->clock().now()};
+  held.waited = shown.waited.load(std::memory_order_relaxed);
+  held.what.emplace<Call>(std::move(what));
   if (is_due)
     pass_calls_on();
 }

@@ -40,8 +40,21 @@ expected<rank_bootstrap> rank_bootstrap::from_bytes(const std::string& bytes) {
 // -- the launcher
 
 process_launcher::process_launcher(process_launcher_args args)
-  : args_(std::move(args)) {
-  note_secrets(args_.environment);
+  : args_(std::move(args)) {}
+
+void process_launcher::prepare(start_ranks& x) {
+  if (x.ranks.empty())
+    return;
+  first_rank_ = x.ranks.front().rank;
+  token_ = x.token;
+  run_path_ = x.ranks.front().run_path;
+  if (environment_ != x.environment) {
+    environment_ = x.environment;
+    note_secrets(environment_);
+  }
+  cpus_ = plan_cpus(available_cores(), static_cast<int>(x.ranks.size()));
+  for (auto& facts : x.ranks)
+    facts.cores = cpus_.cores[local(facts.rank)];
 }
 
 void process_launcher::launch(std::uint64_t attempt, int rank, int segment,
@@ -74,9 +87,9 @@ void process_launcher::launch(std::uint64_t attempt, int rank, int segment,
     }
     tell(rank_exited{attempt, rank, std::move(cause)});
   };
-  auto local = static_cast<std::size_t>(rank);
-  ids_.resize(std::max(ids_.size(), local + 1));
-  ids_[local] = args_.spawner->spawn(std::move(*request), std::move(started),
+  auto place = local(rank);
+  ids_.resize(std::max(ids_.size(), place + 1));
+  ids_[place] = args_.spawner->spawn(std::move(*request), std::move(started),
                                      std::move(ended));
 }
 
@@ -86,17 +99,15 @@ expected<spawn_request> process_launcher::request_for(std::uint64_t attempt,
   request.hidden.assign(secret_variables.begin(), secret_variables.end());
   request.hidden.insert(request.hidden.end(), tracker_addresses.begin(),
                         tracker_addresses.end());
-  request.environment = openmp_environment(args_.cpus);
-  request.environment.insert(request.environment.end(),
-                             args_.environment.begin(),
-                             args_.environment.end());
-  auto local = static_cast<std::size_t>(rank);
-  if (local < args_.cpus.cores.size())
-    request.cores = args_.cpus.cores[local];
+  request.environment = openmp_environment(cpus_);
+  request.environment.insert(request.environment.end(), environment_.begin(),
+                             environment_.end());
+  if (auto place = local(rank); place < cpus_.cores.size())
+    request.cores = cpus_.cores[place];
   TROUPE_TRY_VOID(open_log(rank, request));
   TROUPE_TRY(auto memory, duplicate(segment));
   TROUPE_TRY(auto socket, args_.new_connection());
-  TROUPE_TRY(auto ticket, args_.ticket());
+  TROUPE_TRY(auto ticket, args_.ticket(run_path_, token_));
   request.environment.emplace_back(attempt_variable,
                                    attempt_value(ticket.token));
   request.payload = rank_bootstrap{attempt, rank, ticket.token}.to_bytes();
@@ -107,7 +118,7 @@ expected<spawn_request> process_launcher::request_for(std::uint64_t attempt,
 }
 
 expected<void> process_launcher::open_log(int rank, spawn_request& request) {
-  auto path = concat(args_.log_path, "/rank_", rank, ".log");
+  auto path = concat(run_path_, "/logs/rank_", rank, ".log");
   if (rank != 0 || !args_.console) {
     request.log_path = std::move(path);
     return {};
@@ -121,14 +132,13 @@ expected<void> process_launcher::open_log(int rank, spawn_request& request) {
 }
 
 void process_launcher::kill(int rank) {
-  auto local = static_cast<std::size_t>(rank);
-  if (local < ids_.size())
-    args_.spawner->kill(ids_[local], SIGKILL);
+  if (auto place = local(rank); place < ids_.size())
+    args_.spawner->kill(ids_[place], SIGKILL);
 }
 
 bool process_launcher::has_ended(int rank) {
-  auto local = static_cast<std::size_t>(rank);
-  return local < ids_.size() && args_.spawner->has_ended(ids_[local]);
+  auto place = local(rank);
+  return place < ids_.size() && args_.spawner->has_ended(ids_[place]);
 }
 
 std::optional<process_vitals> process_launcher::vitals(int rank) {

@@ -33,12 +33,11 @@ struct process_launcher_args {
   spawner_connection* spawner = nullptr;
   /// A socket through which a rank reaches the agent of this host.
   std::function<expected<unique_fd>()> new_connection;
-  std::string log_path; ///< Folder of `rank_<r>.log`.
-  cpu_plan cpus;
-  std::map<std::string, std::string> environment; ///< What ranks get beside it.
   log_tee::sink console; ///< Gets what rank 0 prints, beside its log.
-  /// What a rank joins its attempt with.
-  std::function<expected<ranks_ticket>()> ticket;
+  /// What a rank joins the attempt with that has this token, of the run in
+  /// this folder.
+  std::function<expected<ranks_ticket>(const std::string&, std::uint64_t)>
+    ticket;
 };
 
 /// Starts ranks as processes of this host.
@@ -46,6 +45,7 @@ class process_launcher : public rank_launcher {
 public:
   explicit process_launcher(process_launcher_args args);
 
+  void prepare(start_ranks& x) override;
   void launch(std::uint64_t attempt, int rank, int segment,
               const listener& tell) override;
   void kill(int rank) override;
@@ -61,6 +61,10 @@ private:
   expected<void> open_log(int rank, spawn_request& request);
   /// Process of *rank*; 0 if it has none yet.
   pid_t pid_of(int rank) const;
+  /// Position of *rank* among those of this host.
+  std::size_t local(int rank) const {
+    return static_cast<std::size_t>(rank - first_rank_);
+  }
 
   struct last_process {
     std::uint64_t attempt = 0;
@@ -76,7 +80,12 @@ private:
   process_launcher_args args_;
   std::shared_ptr<process_table> pids_ = std::make_shared<process_table>();
   std::optional<log_tee> tee_; ///< Of rank 0, for all attempts.
-  std::vector<spawner_connection::process_id> ids_; ///< By rank.
+  int first_rank_ = 0;         ///< Of this host.
+  std::uint64_t token_ = 0;    ///< Of the attempt.
+  std::string run_path_;
+  std::map<std::string, std::string> environment_;
+  cpu_plan cpus_;
+  std::vector<spawner_connection::process_id> ids_; ///< By local rank.
 };
 
 } // namespace troupe::internal

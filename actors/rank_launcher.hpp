@@ -5,7 +5,7 @@
 #include <optional>
 #include <variant>
 
-#include "troupe/actors/protocol/messages.hpp"
+#include "troupe/actors/protocol/host_messages.hpp"
 #include "troupe/runtime/process/process_vitals.hpp"
 
 namespace troupe::internal {
@@ -19,6 +19,10 @@ public:
   using listener = std::function<void(event)>;
 
   virtual ~rank_launcher() = default;
+
+  /// The ranks of *x* will be launched. Fills in what the host decides about
+  /// them: their cores.
+  virtual void prepare(start_ranks&) {}
 
   /// Starts rank *rank* of *attempt*. *segment* is the descriptor of the
   /// attempt's shared segment or -1.

@@ -40,9 +40,25 @@ worker_group_state::attempt_state::attempt_state(const start_attempt& x,
 
 void worker_group_state::start(const start_attempt& x, driver_actor from) {
   driver = std::move(from);
+  attempt.reset();
+  if (args.roster) {
+    gathering = x;
+    follow(args.roster->gather(self->clock().now()));
+    if (gathering)
+      note(args.roster->waiting_text());
+    watch_hosts();
+  } else {
+    begin(x);
+  }
+}
+
+void worker_group_state::begin(const start_attempt& x) {
   attempt.emplace(x, args.plan);
+  if (args.roster)
+    args.roster->attempt_started();
   for (auto& host : args.hosts)
-    start_on(host);
+    if (host.ranks > 0)
+      start_on(host);
   watch_start();
 }
 
@@ -52,7 +68,9 @@ void worker_group_state::start_on(const group_host& host) {
                     {},
                     attempt->resume,
                     args.plan.loop,
-                    !limit || *limit >= least_limit};
+                    !limit || *limit >= least_limit,
+                    token(),
+                    args.plan.environment};
   auto end = host.first_rank + host.ranks;
   for (int rank = host.first_rank; rank < end; ++rank)
     order.ranks.push_back(facts_of(host, rank));
@@ -113,9 +131,15 @@ rank_facts worker_group_state::facts_of(const group_host& host,
   x.world_size = plan.world_size;
   x.local_rank = rank - host.first_rank;
   x.local_world_size = host.ranks;
-  x.node_rank = static_cast<int>(&host - args.hosts.data());
+  auto node = static_cast<std::size_t>(&host - args.hosts.data());
+  // The driver's host counts only if it has ranks.
+  x.node_rank =
+    static_cast<int>(node) - (args.hosts.front().ranks == 0 ? 1 : 0);
+  if (args.roster) {
+    x.host = args.roster->name(node);
+    x.host_address = host.address;
+  }
   x.in_process = plan.in_process;
-  x.cores = mine(plan.cores);
   x.gpus = mine(plan.gpus);
   x.first_report = attempt->first_report;
   return x;
@@ -224,15 +248,17 @@ worker_group_actor::behavior_type worker_group(worker_group_state::pointer self,
   state.stale_at_hosts.resize(state.args.hosts.size());
   self->set_exception_handler(from_exception);
   for (auto& host : state.args.hosts)
-    monitor(self, host.agent,
-            [&state](const caf::down_msg& x) { state.agent_lost(x); });
+    if (host.agent)
+      monitor(self, host.agent,
+              [&state](const caf::down_msg& x) { state.agent_lost(x); });
   // A group that dies of a defect has its agents kill the ranks.
-  self->attach_functor([hosts = state.args.hosts](const caf::error& reason) {
-    for (auto& host : hosts)
+  state.note_agents();
+  self->attach_functor([agents = state.agents](const caf::error& reason) {
+    for (auto& agent : *agents)
       if (reason == caf::none)
-        caf::anon_send_exit(host.agent, caf::exit_reason::user_shutdown);
+        caf::anon_send_exit(agent, caf::exit_reason::user_shutdown);
       else
-        caf::anon_send_exit(host.agent, caf::exit_reason::kill);
+        caf::anon_send_exit(agent, caf::exit_reason::kill);
   });
   worker_group_actor::behavior_type behavior{
     [&state](const start_attempt& x, driver_actor& from) {
@@ -241,6 +267,16 @@ worker_group_actor::behavior_type worker_group(worker_group_state::pointer self,
     [&state](const stop_attempt& x) { state.stop(x); },
     [&state](const preempt_attempt& x) { state.preempt(x); },
     [&state](get_status) { return state.ask_for_status(); },
+    [&state](agent_hello& x, const caf::strong_actor_ptr& agent) {
+      return state.welcome(x, agent);
+    },
+    [&state](const host_checked& x) { return state.take_in(x); },
+    [&state](const agent_launched& x) {
+      if (state.args.roster)
+        state.follow(
+          state.args.roster->launched(x.launch, state.self->clock().now()));
+    },
+    [&state](const launcher_ended& x) { state.note_launcher(x); },
     [&state](const rank_launched& x) { state.launched(x); },
     [&state](const rank_launch_failed& x) { state.launch_failed(x); },
     [&state](rank_ready& x) { return state.ready(x); },

@@ -11,6 +11,7 @@
 
 #include "troupe/actors/compat/messaging.hpp"
 #include "troupe/actors/protocol/type_ids.hpp"
+#include "troupe/runtime/hosts/host_roster.hpp"
 #include "troupe/runtime/rendezvous/rendezvous_table.hpp"
 #include "troupe/runtime/report/hang_monitor.hpp"
 #include "troupe/runtime/report/idle_time.hpp"
@@ -32,26 +33,44 @@ struct group_plan {
   /// Its only rank runs on the thread that waits for the run: that is never
   /// left behind.
   bool on_lent_thread = false;
-  std::vector<std::vector<int>> cores; ///< Per rank; empty lists: not pinned.
-  std::vector<std::vector<int>> gpus;  ///< Per rank.
+  std::vector<std::vector<int>> gpus; ///< Per rank.
   std::optional<std::chrono::milliseconds> report_timeout;
   std::optional<std::chrono::milliseconds> hang_timeout;
   std::chrono::milliseconds start_timeout{0};
   std::chrono::milliseconds stop_timeout{0};
   std::chrono::milliseconds exit_timeout{0};
   loop_spec loop;
+  std::map<std::string, std::string> environment; ///< What ranks get.
 };
 
 /// A host with ranks of the run, which are numbered one after the other.
 struct group_host {
-  host_agent_actor agent;
+  host_agent_actor agent; ///< Invalid while there is none.
   int first_rank = 0;
   int ranks = 1;
+  std::uint64_t incarnation = 0; ///< Of the agent, if it is another process.
+  std::string address;           ///< As in `rank_facts::host_address`.
+};
+
+/// How the agents of other hosts are launched. The functions must not wait; all
+/// are empty if agents come by themselves.
+struct agent_launches {
+  /// Launches an agent on a host; `agent_launched` and `launcher_ended` follow.
+  std::function<void(std::size_t host, std::uint64_t launch)> begin;
+  /// Its agent is here.
+  std::function<void(std::uint64_t launch)> arrived;
+  std::function<void(std::uint64_t launch)> end;
 };
 
 struct worker_group_args {
   std::vector<group_host> hosts; ///< In order of rank.
   group_plan plan;
+  /// Says who may join; unset: all agents are here from the start.
+  std::shared_ptr<host_roster> roster;
+  agent_launches launches;
+  std::function<void(std::string)> note; ///< Shows a line about hosts.
+  /// The token that ranks of an attempt join it with; may be empty.
+  std::function<std::uint64_t()> token;
   /// Tells how late a timer fires: the driver may have stood still.
   std::function<std::chrono::steady_clock::time_point()> now =
     std::chrono::steady_clock::now;
@@ -97,6 +116,7 @@ struct worker_group_state {
     bool limit_timer = false; ///< A timer for `report_timeout` is set.
     bool named_wait = false;  ///< The driver knows of ranks that wait.
     std::optional<preempt_attempt> preemption;
+    std::optional<std::string> enough; ///< Why the run has trained enough.
     std::optional<std::uint64_t> leave_after; ///< Report that all ranks leave
                                               ///< after, once it is fixed.
     std::optional<std::uint64_t> last_ahead;  ///< Last report of a rank that
@@ -113,6 +133,27 @@ struct worker_group_state {
   };
 
   void start(const start_attempt& x, driver_actor from);
+  /// Starts it on all hosts.
+  void begin(const start_attempt& x);
+
+  // -- hosts that join
+  caf::result<host_accepted> welcome(agent_hello& x,
+                                     const caf::strong_actor_ptr& agent);
+  caf::result<void> take_in(const host_checked& x);
+  /// Looks once a second whether the attempt that waits for hosts may start.
+  void watch_hosts();
+  void note_launcher(const launcher_ended& x);
+  void follow(const host_decisions& decisions);
+  void drop_agent(const fence_agent& x);
+  void give_up_gathering(const too_few_hosts& x);
+  /// The agent of another host is gone.
+  void host_lost(std::size_t host, const caf::error& reason);
+  void lose_ranks_of(const group_host& host, const std::string& why);
+  void note(std::string text) const {
+    if (args.note)
+      args.note(std::move(text));
+  }
+  std::uint64_t token() const { return args.token ? args.token() : 0; }
   void stop(const stop_attempt& x);
   void preempt(const preempt_attempt& x);
   caf::result<void> ready(rank_ready& x);
@@ -152,10 +193,14 @@ struct worker_group_state {
   template <class Message>
   void tell_hosts(Message x) {
     for (std::size_t i = 1; i < args.hosts.size(); ++i)
-      send(self, args.hosts[i].agent, x);
+      if (args.hosts[i].agent)
+        send(self, args.hosts[i].agent, x);
     if (!args.hosts.empty())
       send(self, args.hosts.front().agent, std::move(x));
   }
+  /// How many hosts have an agent.
+  std::size_t agents_here() const;
+  void note_agents();
 
   void add(host_call& call, report& x);
   void join(host_call& call, join_barrier& x);
@@ -244,6 +289,10 @@ struct worker_group_state {
   worker_group_args args;
   driver_actor driver; ///< Of the last attempt.
   std::optional<attempt_state> attempt;
+  std::optional<start_attempt> gathering; ///< It waits for hosts.
+  /// The agents that end with the group; outlives the actor.
+  std::shared_ptr<std::vector<host_agent_actor>> agents =
+    std::make_shared<std::vector<host_agent_actor>>();
   std::uint64_t stale_messages = 0;
   std::vector<std::uint64_t> stale_at_hosts; ///< By the last look.
   bool leaving = false;

@@ -129,24 +129,33 @@ void worker_group_state::disconnected(const rank_disconnected& x) {
 
 void worker_group_state::agent_lost(const caf::down_msg& x) {
   auto reason = text_of(x.reason);
-  // No other attempt can start. The agent has killed its ranks.
-  if (args.hosts.size() == 1) {
-    self->quit(to_caf({ec::protocol, "the host agent is gone: " + reason}));
+  for (std::size_t i = 0; i < args.hosts.size(); ++i) {
+    auto& host = args.hosts[i];
+    if (!host.agent || host.agent.address() != x.source)
+      continue;
+    // No other attempt can start without that of this host. It has killed its
+    // ranks.
+    if (args.hosts.size() == 1 || (args.roster && i == 0))
+      self->quit(to_caf({ec::protocol, "the host agent is gone: " + reason}));
+    else if (args.roster)
+      host_lost(i, x.reason);
+    else
+      lose_ranks_of(host, "the agent of its host is gone: " + reason);
     return;
   }
-  for (auto& host : args.hosts) {
-    if (host.agent.address() != x.source)
+}
+
+void worker_group_state::lose_ranks_of(const group_host& host,
+                                       const std::string& why) {
+  for (int rank = host.first_rank; rank < host.first_rank + host.ranks;
+       ++rank) {
+    if (!attempt || attempt->tracker.gone(rank))
       continue;
-    for (int i = 0; i < host.ranks; ++i) {
-      auto rank = host.first_rank + i;
-      if (!attempt || attempt->tracker.gone(rank))
-        continue;
-      lose(rank, "the agent of its host is gone: " + reason);
-      if (attempt) // It is over if that gave all ranks up.
-        attempt->tracker.give_up(rank);
-    }
-    check_over();
+    lose(rank, why);
+    if (attempt) // It is over if that gave all ranks up.
+      attempt->tracker.give_up(rank);
   }
+  check_over();
 }
 
 void worker_group_state::lose(int rank, std::string why) {
@@ -167,6 +176,7 @@ void worker_group_state::leave() {
 }
 
 void worker_group_state::stop(const stop_attempt& x) {
+  gathering.reset();
   auto a = current(x.attempt);
   if (!a) {
     send(self, driver, attempt_ended{x.attempt, true});
@@ -330,6 +340,8 @@ void worker_group_state::check_over() {
   if (!attempt || !attempt->tracker.all_gone())
     return;
   auto& a = *attempt;
+  if (args.roster)
+    args.roster->attempt_ended();
   tell_hosts(attempt_over{a.number});
   answer_store({ec::stopped, "the attempt is over"});
   if (a.tracker.failed())
@@ -339,7 +351,7 @@ void worker_group_state::check_over() {
   else
     send(self, driver,
          attempt_ended{a.number, !a.tracker.all_returned(),
-                       a.leave_after
+                       !a.enough && a.leave_after
                          && a.meetings.next_report() > *a.leave_after});
   attempt.reset();
   if (leaving)

@@ -105,14 +105,18 @@ void worker_group_state::answered(reports_answered x) {
   if (!attempt || attempt->number != x.attempt)
     return;
   attempt->meetings.committed(x.answer.index, self->clock().now());
+  if (x.answer.stop)
+    attempt->enough = std::move(x.answer.stop->reason);
   if (!x.reason)
     x.answer.stop = notice_for(x.answer.index);
+  if (!x.reason && args.roster)
+    args.roster->progressed();
   tell_hosts(std::move(x));
 }
 
 std::optional<stop_notice> worker_group_state::notice_for(std::uint64_t index) {
   auto& a = *attempt;
-  if (!a.preemption)
+  if (!a.preemption && !a.enough)
     return std::nullopt;
   // All ranks learn of it with this answer. One that did not wait for it may
   // be ahead by that many reports; before it is further ahead, it has the
@@ -121,6 +125,8 @@ std::optional<stop_notice> worker_group_state::notice_for(std::uint64_t index) {
     a.leave_after = a.last_ahead && *a.last_ahead >= index
                       ? index + max_reports_ahead
                       : index;
+  if (a.enough)
+    return stop_notice{*a.leave_after, *a.enough, 0, true};
   return stop_notice{*a.leave_after, a.preemption->reason,
                      a.preemption->deadline_ms};
 }

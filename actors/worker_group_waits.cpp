@@ -23,20 +23,21 @@ constexpr auto look_patience = std::chrono::seconds{5};
 void worker_group_state::ask_hosts(const std::vector<int>& examined,
                                    std::function<void()> f) {
   auto number = attempt ? attempt->number : 0;
-  auto left = std::make_shared<std::size_t>(args.hosts.size());
+  auto left = std::make_shared<std::size_t>(agents_here());
   auto done = [left, f = std::move(f)] {
     if (--*left == 0)
       f();
   };
   for (std::size_t i = 0; i < args.hosts.size(); ++i)
-    request(self, args.hosts[i].agent, look_patience,
-            look_at_ranks{number, examined})
-      .then(
-        [this, done, i, vitals = !examined.empty()](host_snapshots& x) {
-          learn(i, x, vitals);
-          done();
-        },
-        [done](const caf::error&) { done(); });
+    if (args.hosts[i].agent)
+      request(self, args.hosts[i].agent, look_patience,
+              look_at_ranks{number, examined})
+        .then(
+          [this, done, i, vitals = !examined.empty()](host_snapshots& x) {
+            learn(i, x, vitals);
+            done();
+          },
+          [done](const caf::error&) { done(); });
 }
 
 void worker_group_state::look(const std::vector<int>& examined,
@@ -155,20 +156,21 @@ void worker_group_state::show_stacks_of(
     return;
   }
   auto shown = std::make_shared<std::vector<int>>();
-  auto left = std::make_shared<std::size_t>(args.hosts.size());
+  auto left = std::make_shared<std::size_t>(agents_here());
   auto done = [this, shown, left, f = std::move(f), number = attempt->number] {
     if (--*left == 0 && attempt && attempt->number == number)
       f(*shown);
   };
   for (auto& host : args.hosts)
-    request(self, host.agent, look_patience,
-            show_stacks{attempt->number, ranks})
-      .then(
-        [shown, done](const stacks_shown& x) {
-          shown->insert(shown->end(), x.ranks.begin(), x.ranks.end());
-          done();
-        },
-        [done](const caf::error&) { done(); });
+    if (host.agent)
+      request(self, host.agent, look_patience,
+              show_stacks{attempt->number, ranks})
+        .then(
+          [shown, done](const stacks_shown& x) {
+            shown->insert(shown->end(), x.ranks.begin(), x.ranks.end());
+            done();
+          },
+          [done](const caf::error&) { done(); });
 }
 
 void worker_group_state::act_on(const hang_verdict& verdict,

@@ -22,10 +22,7 @@ struct config {
   std::string store;
   std::string times;
 
-  template <class Archive>
-  void serialize(Archive& ar) {
-    ar(store, times);
-  }
+  TROUPE_FIELDS(store, times)
 };
 
 /// Rounds of `local` and of Gloo in turn. `times` holds the seconds of rank 0

@@ -21,10 +21,7 @@ constexpr std::size_t bytes = std::size_t{64} << 20;
 struct config {
   std::string times;
 
-  template <class Archive>
-  void serialize(Archive& ar) {
-    ar(times);
-  }
+  TROUPE_FIELDS(times)
 };
 
 void write_file(const fs::path& path, const std::string& data, bool sync) {

@@ -24,10 +24,7 @@ struct config {
   std::string times;
   bool bare_reducer = false; ///< The reference; else our model over bare Gloo.
 
-  template <class Archive>
-  void serialize(Archive& ar) {
-    ar(store, times, bare_reducer);
-  }
+  TROUPE_FIELDS(store, times, bare_reducer)
 };
 
 /// A model, its optimizer and a batch of 32 images, shared by both sides of a

@@ -16,10 +16,7 @@ namespace {
 struct config {
   std::string times;
 
-  template <class Archive>
-  void serialize(Archive& ar) {
-    ar(times);
-  }
+  TROUPE_FIELDS(times)
 };
 
 void loop(train_context& context, const config& cfg) {

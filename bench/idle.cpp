@@ -27,10 +27,7 @@ struct config {
   std::string waiting; ///< Rank 0 writes a byte once all ranks are there.
   std::string go_on;   ///< Rank 0 waits for a byte, the others for rank 0.
 
-  template <class Archive>
-  void serialize(Archive& ar) {
-    ar(waiting, go_on);
-  }
+  TROUPE_FIELDS(waiting, go_on)
 };
 
 /// A named pipe, opened so that neither end waits for the other.

@@ -16,10 +16,7 @@ constexpr std::int64_t samples = 1000; // of each rank
 struct config {
   std::string counts;
 
-  template <class Archive>
-  void serialize(Archive& ar) {
-    ar(counts);
-  }
+  TROUPE_FIELDS(counts)
 };
 
 /// Twenty metrics with two outputs, one of which keeps a number per sample.

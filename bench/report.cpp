@@ -21,10 +21,7 @@ struct config {
   int per_round = 0;
   int keys = 0; ///< Metrics of a report; 0: two.
 
-  template <class Archive>
-  void serialize(Archive& ar) {
-    ar(hub, times, rounds, per_round, keys);
-  }
+  TROUPE_FIELDS(hub, times, rounds, per_round, keys)
 
   std::size_t samples() const {
     return static_cast<std::size_t>(rounds) * per_round;

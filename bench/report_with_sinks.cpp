@@ -18,10 +18,7 @@ struct config {
   std::string times;
   int reports = 0;
 
-  template <class Archive>
-  void serialize(Archive& ar) {
-    ar(times, reports);
-  }
+  TROUPE_FIELDS(times, reports)
 };
 
 /// `times` holds the seconds of each report of rank 0.

@@ -21,10 +21,7 @@ struct config {
   std::string times; ///< Of each rank's first collective after the restart.
   std::string kill;  ///< Time of the kill.
 
-  template <class Archive>
-  void serialize(Archive& ar) {
-    ar(times, kill);
-  }
+  TROUPE_FIELDS(times, kill)
 };
 
 /// Rank 1 of the first attempt kills itself while rank 0 waits for it.

@@ -14,10 +14,7 @@ constexpr int rounds = 15;
 struct config {
   std::string times;
 
-  template <class Archive>
-  void serialize(Archive& ar) {
-    ar(times);
-  }
+  TROUPE_FIELDS(times)
 };
 
 void loop(train_context& context, const config& cfg) {

@@ -69,6 +69,24 @@ callback_list::after_exception(const run_context& run,
                [&](user_callback& x) { x.after_exception(run, failures); });
 }
 
+callback_outcome callback_list::after_state_change(const run_context& run,
+                                                   run_state from,
+                                                   run_state to) {
+  return round("after_state_change",
+               [&](user_callback& x) { x.after_state_change(run, from, to); });
+}
+
+callback_outcome callback_list::after_group_start(const run_context& run) {
+  return round("after_group_start",
+               [&](user_callback& x) { x.after_group_start(run); });
+}
+
+callback_outcome callback_list::after_group_end(const run_context& run,
+                                                const error& reason) {
+  return round("after_group_end",
+               [&](user_callback& x) { x.after_group_end(run, reason); });
+}
+
 callback_outcome callback_list::after_run(const run_context& run,
                                           const result& outcome) {
   return round("after_run",

@@ -72,6 +72,10 @@ public:
                                 const std::optional<checkpoint>& data);
   callback_outcome after_exception(const run_context& run,
                                    const std::map<int, rank_failure>& failures);
+  callback_outcome after_state_change(const run_context& run, run_state from,
+                                      run_state to);
+  callback_outcome after_group_start(const run_context& run);
+  callback_outcome after_group_end(const run_context& run, const error& reason);
   callback_outcome after_run(const run_context& run, const result& outcome);
 
   bool empty() const noexcept { return callbacks_.empty(); }

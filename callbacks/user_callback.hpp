@@ -10,6 +10,7 @@
 #include "troupe/runtime/store/result.hpp"
 #include "troupe/runtime/values/run_context.hpp"
 #include "troupe/runtime/values/run_error.hpp"
+#include "troupe/runtime/values/run_status.hpp"
 
 namespace troupe {
 
@@ -19,7 +20,8 @@ namespace troupe {
 /// The process that called `fit()` calls it on a separate thread, one hook at a
 /// time and in order: a slow callback delays ranks only when the queue is full.
 /// An exception is logged and journaled; with `callback_errors::abort` it ends
-/// the run.
+/// the run. Each hook can end the run through `run_context::control`, and gets
+/// a folder for files of its own from `run_context::folder`.
 class user_callback {
 public:
   virtual ~user_callback() = default;
@@ -48,6 +50,19 @@ public:
   /// Ranks failed; whether the run continues is not decided yet.
   virtual void after_exception(const run_context&,
                                const std::map<int, rank_failure>&) {}
+
+  /// The run went from one state to another. Not called for a state that a
+  /// driver begins with.
+  virtual void after_state_change(const run_context&, run_state /*from*/,
+                                  run_state /*to*/) {}
+
+  /// Every rank of an attempt runs its loop.
+  virtual void after_group_start(const run_context&) {}
+
+  /// Every rank of an attempt is gone, also of one that did not come up.
+  /// *reason*: `ec::none` if all loops returned, `ec::stopped` if they were
+  /// asked to leave.
+  virtual void after_group_end(const run_context&, const error& /*reason*/) {}
 
   /// The run has ended, in whatever way; the last call.
   virtual void after_run(const run_context&, const result&) {}

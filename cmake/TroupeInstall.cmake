@@ -7,7 +7,12 @@ include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/troupe)
 
 set(libraries troupe_runtime troupe_callbacks troupe_actors troupe_trainers)
-set(umbrella_headers train actors)
+set(TROUPE_HAS_DOOR FALSE)
+if(TARGET troupe_door) # Runs on several hosts; programs then need OpenSSL.
+  list(APPEND libraries troupe_door)
+  set(TROUPE_HAS_DOOR TRUE)
+endif()
+set(umbrella_headers train actors sweep)
 install(TARGETS ${libraries} EXPORT troupeTargets FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
   FILE_SET headers_alone DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(EXPORT troupeTargets NAMESPACE troupe:: DESTINATION ${package_dir})

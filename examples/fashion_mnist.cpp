@@ -1,48 +1,32 @@
 // ResNet-18 on FashionMNIST, data-parallel.
 
-#include <cmath>
+#include <algorithm>
 #include <cstdio>
-#include <numbers>
+#include <stdexcept>
 
 #include <torch/torch.h>
 
 #include <troupe/torch.hpp>
 
-#include "command_line.hpp"
 #include "resnet18.hpp"
 
-constexpr auto usage =
-  "fashion_mnist [--workers 2] [--epochs 1] [--batch-size 128] [--lr 3e-3]\n"
-  "              [--seed 42] [--limit samples] [--storage runs]\n"
-  "              [--name troupe_run-date] [--data folder] [--resume run "
-  "folder]\n"
-  "              [--gpu]";
-
 struct config {
-  std::string data = troupe::fashion_mnist::default_root().string();
-  std::string resume; // a checkpoint of another run to start from
-  double lr = 3e-3;   // the highest, after the warm-up
+  troupe::fs::path data = troupe::fashion_mnist::default_root();
+  troupe::fs::path resume; // the folder of a run to start from
+  double lr = 3e-3;        // the highest, after the warm-up
   int seed = 42;
   int epochs = 1;
   int batch_size = 128; // per worker; global batch = batch_size * world size
   int limit = 0;        // training samples per epoch; 0: all
 
-  template <class Archive>
-  void serialize(Archive& ar) {
-    ar(CEREAL_NVP(data), CEREAL_NVP(resume), CEREAL_NVP(lr), CEREAL_NVP(seed),
-       CEREAL_NVP(epochs), CEREAL_NVP(batch_size), CEREAL_NVP(limit));
+  TROUPE_FIELDS(data, resume, lr, seed, epochs, batch_size, limit)
+
+  void validate() const {
+    if (epochs < 0 || batch_size < 1 || limit < 0)
+      throw std::invalid_argument{
+        "epochs and limit are at least 0, batch_size at least 1"};
   }
 };
-
-/// One cycle: up to *peak* over the first fifth of all steps, then down to zero
-/// along a cosine.
-double learning_rate(double peak, double step, double steps) {
-  auto warm_up = 0.2 * steps;
-  if (step < warm_up)
-    return peak * (step + 1) / (warm_up + 1);
-  auto done = (step - warm_up) / (steps - warm_up);
-  return peak / 2 * (1 + std::cos(std::numbers::pi * done));
-}
 
 /// Sums over the samples that one rank has seen; then over all ranks.
 struct totals {
@@ -91,32 +75,38 @@ void train(troupe::train_context& context, const config& cfg) {
   auto test_loader = troupe::prepare_data_loader(
     context, troupe::fashion_mnist{cfg.data, troupe::split::test},
     {.batch_size = 256, .tail = troupe::tail::no_padding});
+  // Up over the first fifth of all steps, then down to zero.
+  auto steps = cfg.epochs * loader.size();
+  auto warm_up = steps / 5;
+  troupe::lr_scheduler schedule{
+    optimizer,
+    troupe::warm_up_lr(warm_up, troupe::cosine_annealing_lr{
+                                  .total = std::max(steps - warm_up, 1L)})};
 
-  int first_epoch = 0;
-  auto from = context.checkpoint();
-  if (!from && !cfg.resume.empty())
-    from = troupe::checkpoint::from_directory(cfg.resume);
-  if (from) {
-    auto saved = troupe::load_safetensors(from->path() / "state.safetensors");
-    troupe::load_tensors(saved, model, {.prefix = "model."});
-    optimizer.load_state(saved);
-    first_epoch = static_cast<int>(saved.at("epoch").item<std::int64_t>()) + 1;
+  int epoch = 0;
+  troupe::train_state state{{"model", model},
+                            {"optimizer", optimizer},
+                            {"schedule", schedule},
+                            {"epoch", epoch}};
+  auto resumed = context.resume(state);
+  if (!resumed && !cfg.resume.empty()) {
+    state.load(troupe::checkpoint::from_directory(cfg.resume));
+    resumed = true;
   }
+  if (resumed)
+    ++epoch; // the saved one is done
 
-  for (int epoch = first_epoch; epoch < cfg.epochs && !context.stop_requested();
-       ++epoch) {
+  for (; epoch < cfg.epochs && !context.stop_requested(); ++epoch) {
     loader.set_epoch(epoch);
     totals seen{troupe::device(context)};
     int step = 0;
     for (auto& [batch, labels] : loader) {
-      optimizer.set_lr(
-        learning_rate(cfg.lr, static_cast<double>(epoch * loader.size() + step),
-                      static_cast<double>(cfg.epochs * loader.size())));
       optimizer.zero_grad();
       auto logits = model.forward(batch);
       auto loss = torch::cross_entropy_loss(logits, labels);
       loss.backward();
       optimizer.step();
+      schedule.step();
       seen.add(loss, logits.argmax(1).eq(labels).sum(), labels.size(0));
       if (++step % 20 == 0)
         std::printf("epoch %d, step %d of %ld: loss %.3f\n", epoch, step,
@@ -128,47 +118,29 @@ void train(troupe::train_context& context, const config& cfg) {
                            {"train/loss", seen.loss()},
                            {"val/loss", test.loss()},
                            {"val/accuracy", test.accuracy()}};
-    if (context.rank() != 0) {
-      context.report(values);
-      continue;
-    }
-    auto files = context.new_checkpoint();
-    auto state = troupe::named_tensors(model, "model.");
-    state.merge(optimizer.state());
-    state["epoch"] = torch::tensor(epoch, torch::kLong);
-    troupe::save_safetensors(files.path() / "state.safetensors", state);
-    context.report(values, std::move(files));
+    context.report(values, state);
   }
 }
 
 int main(int argc, char** argv) {
   troupe::init(argc, argv);
-  command_line options{argc, argv, usage};
-  config cfg;
-  troupe::torch_options run;
-  run.scaling = options.scaling();
-  run.run.storage_path = options.folder("--storage", "runs");
-  run.run.checkpoint = {.num_to_keep = 2,
-                        .checkpoint_score_attribute = "val/accuracy"};
-  if (auto name = options.text("--name", ""); !name.empty())
-    run.run.name = name;
-  cfg.data = options.folder("--data", cfg.data);
-  cfg.lr = options.real("--lr", cfg.lr);
-  cfg.seed = options.number("--seed", cfg.seed, 0);
-  cfg.epochs = options.number("--epochs", cfg.epochs, 0);
-  cfg.batch_size = options.number("--batch-size", cfg.batch_size, 1);
-  cfg.limit = options.number("--limit", cfg.limit, 0);
-  if (auto folder = options.folder("--resume", ""); !folder.empty()) {
-    auto earlier = troupe::result::from_path(folder);
+  troupe::torch_options run{
+    .scaling = {.num_workers = 2},
+    .run = {.storage_path = "runs",
+            .checkpoint = {.num_to_keep = 2,
+                           .checkpoint_score_attribute = "val/accuracy"}}};
+  auto cfg = troupe::parse_config<config>(
+    argc, argv, run, {.about = "ResNet-18 on FashionMNIST, data-parallel."});
+  if (!cfg.resume.empty()) {
+    auto earlier = troupe::result::from_path(cfg.resume);
     if (!earlier || !earlier->checkpoint) {
       std::fprintf(stderr, "--resume: %s\n",
                    earlier ? "the run has no checkpoint"
                            : earlier.error().message.c_str());
       return 1;
     }
-    cfg.resume = earlier->checkpoint->path().string();
+    cfg.resume = earlier->checkpoint->path();
   }
-  options.finish();
 
   auto result = troupe::torch_trainer{train, cfg, run}.fit();
   if (result.error)
@@ -178,5 +150,5 @@ int main(int argc, char** argv) {
     return 0;
   }
   std::printf("validation accuracy %.4f; files are in %s\n",
-              result.metrics.at("val/accuracy").number(), result.path.c_str());
+              result.metrics.number("val/accuracy"), result.path.c_str());
 }

@@ -9,23 +9,13 @@
 
 #include <troupe/torch.hpp>
 
-#include "command_line.hpp"
-
-constexpr auto usage =
-  "lightning_style [--workers 2] [--epochs 3] [--limit 4096] [--lr 2e-3]\n"
-  "                [--storage runs] [--name troupe_run-date] [--data folder] "
-  "[--gpu]";
-
 struct config {
-  std::string data = troupe::fashion_mnist::default_root().string();
+  troupe::fs::path data = troupe::fashion_mnist::default_root();
   double lr = 2e-3;
   int epochs = 3;
   int limit = 4096; // training samples per epoch
 
-  template <class Archive>
-  void serialize(Archive& ar) {
-    ar(CEREAL_NVP(data), CEREAL_NVP(lr), CEREAL_NVP(epochs), CEREAL_NVP(limit));
-  }
+  TROUPE_FIELDS(data, lr, epochs, limit)
 };
 
 struct classifier
@@ -84,7 +74,7 @@ void train(troupe::train_context& context, const config& cfg) {
     context,
     {.max_epochs = cfg.epochs, .gradient_clip_val = 1.0},
     {std::make_shared<troupe::learning_rate_monitor>(),
-     std::make_shared<troupe::early_stopping>(
+     std::make_shared<troupe::early_stopping_callback>(
        troupe::early_stopping_options{.monitor = "val/loss"}),
      std::make_shared<troupe::train_report_callback>()}};
   loop.fit(std::make_shared<classifier>(cfg.lr), train_loader, val_loader);
@@ -92,20 +82,10 @@ void train(troupe::train_context& context, const config& cfg) {
 
 int main(int argc, char** argv) {
   troupe::init(argc, argv);
-  command_line options{argc, argv, usage};
-  config cfg;
-  troupe::torch_options run;
-  run.scaling = options.scaling();
-  run.run.storage_path = options.folder("--storage", "runs");
-  run.run.checkpoint = {.num_to_keep = 1};
-  if (auto name = options.text("--name", ""); !name.empty())
-    run.run.name = name;
-  cfg.data = options.folder("--data", cfg.data);
-  cfg.lr = options.real("--lr", cfg.lr);
-  cfg.epochs = options.number("--epochs", cfg.epochs, 0);
-  cfg.limit = options.number("--limit", cfg.limit, 1);
-  options.finish();
-
+  troupe::torch_options run{
+    .scaling = {.num_workers = 2},
+    .run = {.storage_path = "runs", .checkpoint = {.num_to_keep = 1}}};
+  auto cfg = troupe::parse_config<config>(argc, argv, run);
   auto result = troupe::torch_trainer{train, cfg, run}.fit();
   if (result.error)
     return 1; // fit() has printed why

@@ -7,20 +7,12 @@
 
 #include <troupe/torch.hpp>
 
-#include "command_line.hpp"
-
-constexpr auto usage = "linear_regression [--workers 2] [--storage runs] "
-                       "[--name troupe_run-date] [--gpu]";
-
 struct config {
   double lr = 0.1;
   int epochs = 60;
   int samples = 128; // per worker
 
-  template <class Archive>
-  void serialize(Archive& ar) {
-    ar(CEREAL_NVP(lr), CEREAL_NVP(epochs), CEREAL_NVP(samples));
-  }
+  TROUPE_FIELDS(lr, epochs, samples)
 };
 
 void train(troupe::train_context& context, const config& cfg) {
@@ -31,15 +23,12 @@ void train(troupe::train_context& context, const config& cfg) {
   troupe::fused_sgd optimizer{model.parameters(),
                               {.lr = cfg.lr, .momentum = 0.9}};
 
-  int first_epoch = 0;
-  if (auto& last = context.checkpoint()) {
-    auto saved = troupe::load_safetensors(last->path() / "state.safetensors");
-    troupe::load_tensors(saved, model, {.prefix = "model."});
-    optimizer.load_state(saved);
-    first_epoch = static_cast<int>(saved.at("epoch").item<std::int64_t>()) + 1;
-  }
-  for (int epoch = first_epoch; epoch < cfg.epochs && !context.stop_requested();
-       ++epoch) {
+  int epoch = 0;
+  troupe::train_state state{
+    {"model", model}, {"optimizer", optimizer}, {"epoch", epoch}};
+  if (context.resume(state))
+    ++epoch; // the saved one is done
+  for (; epoch < cfg.epochs && !context.stop_requested(); ++epoch) {
     optimizer.zero_grad();
     auto loss = torch::mse_loss(model.forward(x), y);
     loss.backward();
@@ -50,34 +39,19 @@ void train(troupe::train_context& context, const config& cfg) {
                            {"loss", mean_loss.item<double>()},
                            {"weight", model->weight.item<double>()},
                            {"bias", model->bias.item<double>()}};
-    if (context.rank() != 0) {
-      context.report(values);
-      continue;
-    }
-    auto files = context.new_checkpoint();
-    auto state = troupe::named_tensors(model, "model.");
-    state.merge(optimizer.state());
-    state["epoch"] = torch::tensor(epoch, torch::kLong);
-    troupe::save_safetensors(files.path() / "state.safetensors", state);
-    context.report(values, std::move(files));
+    context.report(values, state);
   }
 }
 
 int main(int argc, char** argv) {
   troupe::init(argc, argv);
-  command_line options{argc, argv, usage};
-  troupe::torch_options run;
-  run.scaling = options.scaling();
-  run.run.storage_path = options.folder("--storage", "runs");
-  if (auto name = options.text("--name", ""); !name.empty())
-    run.run.name = name;
-  run.run.checkpoint = {.num_to_keep = 1};
-  options.finish();
-
-  auto result = troupe::torch_trainer{train, config{}, run}.fit();
+  troupe::torch_options run{
+    .scaling = {.num_workers = 2},
+    .run = {.storage_path = "runs", .checkpoint = {.num_to_keep = 1}}};
+  auto cfg = troupe::parse_config<config>(argc, argv, run);
+  auto result = troupe::torch_trainer{train, cfg, run}.fit();
   if (result.error)
     return 1; // fit() has printed why
-  std::printf(
-    "y = %.2f x + %.2f, loss %.4f\n", result.metrics.at("weight").number(),
-    result.metrics.at("bias").number(), result.metrics.at("loss").number());
+  std::printf("y = %.2f x + %.2f, loss %.4f\n", result.metrics.number("weight"),
+              result.metrics.number("bias"), result.metrics.number("loss"));
 }

@@ -8,22 +8,13 @@
 
 #include <troupe/torch.hpp>
 
-#include "command_line.hpp"
-
-constexpr auto usage = "torchmetrics [--workers 2] [--storage runs] [--name "
-                       "troupe_run-date] [--gpu]";
-
 struct config {
   double lr = 0.2;
   int epochs = 5;
   int samples = 100; // per worker, of each kind
   int batch_size = 10;
 
-  template <class Archive>
-  void serialize(Archive& ar) {
-    ar(CEREAL_NVP(lr), CEREAL_NVP(epochs), CEREAL_NVP(samples),
-       CEREAL_NVP(batch_size));
-  }
+  TROUPE_FIELDS(lr, epochs, samples, batch_size)
 };
 
 torch::Tensor targets(const torch::Tensor& x) {
@@ -44,16 +35,12 @@ void train(troupe::train_context& context, const config& cfg) {
   troupe::mean_absolute_percentage_error mape;
   troupe::r2_score r2;
 
-  int first_epoch = 0;
-  if (auto& last = context.checkpoint()) {
-    auto saved =
-      troupe::load_pt(last->path() / "state.pt", troupe::trusted_source{});
-    troupe::load_tensors(saved, model, {.prefix = "model."});
-    optimizer.load_state(saved);
-    first_epoch = static_cast<int>(saved.at("epoch").item<std::int64_t>()) + 1;
-  }
-  for (int epoch = first_epoch; epoch < cfg.epochs && !context.stop_requested();
-       ++epoch) {
+  int epoch = 0;
+  troupe::train_state state{
+    {"model", model}, {"optimizer", optimizer}, {"epoch", epoch}};
+  if (context.resume(state))
+    ++epoch; // the saved one is done
+  for (; epoch < cfg.epochs && !context.stop_requested(); ++epoch) {
     for (int i = 0; i < cfg.samples; i += cfg.batch_size) {
       optimizer.zero_grad();
       auto predicted = model.forward(x.slice(0, i, i + cfg.batch_size));
@@ -76,16 +63,7 @@ void train(troupe::train_context& context, const config& cfg) {
                            {"mean_valid_loss", mean_valid_loss.value()},
                            {"mape", mape.value()},
                            {"r2", r2.value()}};
-    if (context.rank() == 0) {
-      auto files = context.new_checkpoint();
-      auto state = troupe::named_tensors(model, "model.");
-      state.merge(optimizer.state());
-      state["epoch"] = torch::tensor(epoch, torch::kLong);
-      troupe::save_pt(files.path() / "state.pt", state);
-      context.report(values, std::move(files));
-    } else {
-      context.report(values);
-    }
+    context.report(values, state);
     mean_valid_loss.reset();
     mape.reset();
     r2.reset();
@@ -94,20 +72,14 @@ void train(troupe::train_context& context, const config& cfg) {
 
 int main(int argc, char** argv) {
   troupe::init(argc, argv);
-  command_line options{argc, argv, usage};
-  troupe::torch_options run;
-  run.scaling = options.scaling();
-  run.run.storage_path = options.folder("--storage", "runs");
-  if (auto name = options.text("--name", ""); !name.empty())
-    run.run.name = name;
-  options.finish();
-
-  auto result = troupe::torch_trainer{train, config{}, run}.fit();
+  troupe::torch_options run{.scaling = {.num_workers = 2},
+                            .run = {.storage_path = "runs"}};
+  auto cfg = troupe::parse_config<config>(argc, argv, run);
+  auto result = troupe::torch_trainer{train, cfg, run}.fit();
   if (result.error)
     return 1; // fit() has printed why
   std::printf("valid loss %.4f on rank 0, %.4f on all; MAPE %.4f, R2 %.4f\n",
-              result.metrics.at("valid_loss").number(),
-              result.metrics.at("mean_valid_loss").number(),
-              result.metrics.at("mape").number(),
-              result.metrics.at("r2").number());
+              result.metrics.number("valid_loss"),
+              result.metrics.number("mean_valid_loss"),
+              result.metrics.number("mape"), result.metrics.number("r2"));
 }

@@ -2,33 +2,23 @@
 // Credentials come from the environment, as for each tracker's own client.
 
 #include <cstdio>
-#include <functional>
-#include <map>
 
 #include <torch/torch.h>
 
 #include <troupe/torch.hpp>
 #include <troupe/trackers.hpp>
 
-#include "command_line.hpp"
-
-constexpr auto usage =
-  "tracking [--tracker csv|tensorboard|mlflow|wandb|comet|prometheus]\n"
-  "         [--workers 2] [--epochs 2] [--limit samples] [--lr 1e-3]\n"
-  "         [--storage runs] [--name troupe_run-date] [--data folder] [--gpu]";
+enum class tracker { csv, tensorboard, mlflow, wandb, comet, prometheus };
 
 struct config {
-  std::string data = troupe::fashion_mnist::default_root().string();
+  ::tracker tracker = ::tracker::csv; // metrics.csv comes with every run
+  troupe::fs::path data = troupe::fashion_mnist::default_root();
   double lr = 1e-3;
   int epochs = 2;
   int batch_size = 64; // per worker
-  int limit = 0;       // training samples per epoch; 0: all
+  int limit = 6400;    // training samples per epoch; 0: all
 
-  template <class Archive>
-  void serialize(Archive& ar) {
-    ar(CEREAL_NVP(data), CEREAL_NVP(lr), CEREAL_NVP(epochs),
-       CEREAL_NVP(batch_size), CEREAL_NVP(limit));
-  }
+  TROUPE_FIELDS(tracker, data, lr, epochs, batch_size, limit)
 };
 
 /// The first image of a batch for a tracker.
@@ -62,17 +52,14 @@ void train(troupe::train_context& context, const config& cfg) {
     troupe::first_samples{images, cfg.limit > 0 ? cfg.limit : images.size()},
     {.batch_size = cfg.batch_size, .shuffle = true});
 
-  int first_epoch = 0;
-  if (auto& last = context.checkpoint()) {
-    auto saved = troupe::load_safetensors(last->path() / "state.safetensors");
-    troupe::load_tensors(saved, model, {.prefix = "model."});
-    optimizer.load_state(saved);
-    first_epoch = static_cast<int>(saved.at("epoch").item<std::int64_t>()) + 1;
-  }
+  int epoch = 0;
+  troupe::train_state state{
+    {"model", model}, {"optimizer", optimizer}, {"epoch", epoch}};
+  if (context.resume(state))
+    ++epoch; // the saved one is done
 
-  auto step = first_epoch * static_cast<int>(loader.size());
-  for (int epoch = first_epoch; epoch < cfg.epochs && !context.stop_requested();
-       ++epoch) {
+  auto step = epoch * static_cast<int>(loader.size());
+  for (; epoch < cfg.epochs && !context.stop_requested(); ++epoch) {
     loader.set_epoch(epoch);
     troupe::mean_metric mean_loss;
     for (auto& [batch, labels] : loader) {
@@ -87,60 +74,37 @@ void train(troupe::train_context& context, const config& cfg) {
         tracker.log({{"batch/loss", loss.item<double>()}}, step);
     }
     troupe::metrics values{{"epoch", epoch}, {"train/loss", mean_loss.value()}};
-    if (context.rank() != 0) {
-      context.report(values);
-      continue;
-    }
-    auto files = context.new_checkpoint();
-    auto state = troupe::named_tensors(model, "model.");
-    state.merge(optimizer.state());
-    state["epoch"] = torch::tensor(epoch, torch::kLong);
-    troupe::save_safetensors(files.path() / "state.safetensors", state);
-    context.report(values, std::move(files));
+    context.report(values, state);
   }
   tracker.log_text(
     "note", "trained on the first " + std::to_string(cfg.limit) + " images",
     step);
 }
 
-/// The tracker called *name*; metrics.csv comes with every run.
-std::shared_ptr<const troupe::tracker> tracker_for(const std::string& name) {
-  static const std::map<std::string,
-                        std::function<std::shared_ptr<troupe::tracker>()>>
-    trackers{
-      {"csv", [] { return troupe::csv_tracker(); }},
-      {"tensorboard", [] { return troupe::tensorboard_tracker(); }},
-      {"mlflow", [] { return troupe::mlflow_tracker(); }},
-      {"wandb", [] { return troupe::wandb_tracker({.project = "troupe"}); }},
-      {"comet", [] { return troupe::comet_tracker({.project = "troupe"}); }},
-      {"prometheus", [] { return troupe::prometheus_tracker(); }},
-    };
-  auto found = trackers.find(name);
-  if (found == trackers.end()) {
-    std::fprintf(stderr, "there is no tracker '%s'; there are", name.c_str());
-    for (auto& [known, make] : trackers)
-      std::fprintf(stderr, " %s", known.c_str());
-    std::fputc('\n', stderr);
-    std::exit(2);
+std::shared_ptr<const troupe::tracker> make(tracker kind) {
+  switch (kind) {
+    case tracker::tensorboard:
+      return troupe::tensorboard_tracker();
+    case tracker::mlflow:
+      return troupe::mlflow_tracker();
+    case tracker::wandb:
+      return troupe::wandb_tracker({.project = "troupe"});
+    case tracker::comet:
+      return troupe::comet_tracker({.project = "troupe"});
+    case tracker::prometheus:
+      return troupe::prometheus_tracker();
+    case tracker::csv:
+      break;
   }
-  return found->second();
+  return troupe::csv_tracker();
 }
 
 int main(int argc, char** argv) {
   troupe::init(argc, argv);
-  command_line options{argc, argv, usage};
-  config cfg;
-  cfg.data = options.folder("--data", cfg.data);
-  cfg.lr = options.real("--lr", cfg.lr);
-  cfg.epochs = options.number("--epochs", cfg.epochs, 0);
-  cfg.limit = options.number("--limit", 6400, 0);
-  troupe::torch_options run;
-  run.scaling = options.scaling();
-  run.run.storage_path = options.folder("--storage", "runs");
-  if (auto name = options.text("--name", ""); !name.empty())
-    run.run.name = name;
-  run.run.trackers = {tracker_for(options.text("--tracker", "csv"))};
-  options.finish();
+  troupe::torch_options run{.scaling = {.num_workers = 2},
+                            .run = {.storage_path = "runs"}};
+  auto cfg = troupe::parse_config<config>(argc, argv, run);
+  run.run.trackers = {make(cfg.tracker)};
 
   auto result = troupe::torch_trainer{train, cfg, run}.fit();
   for (auto& sentence : result.unsent)
@@ -152,5 +116,5 @@ int main(int argc, char** argv) {
     return 0;
   }
   std::printf("loss %.4f; files, report.html and metrics.csv are in %s\n",
-              result.metrics.at("train/loss").number(), result.path.c_str());
+              result.metrics.number("train/loss"), result.path.c_str());
 }

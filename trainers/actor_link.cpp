@@ -107,9 +107,10 @@ void actor_link::on_abort(std::function<void(const error&)> f) {
   args_.control->on_end(std::move(f));
 }
 
-void actor_link::hear(std::optional<stop_notice>& x) {
+void actor_link::note_stop(std::optional<stop_notice>& x) {
   if (x)
-    args_.control->preempt({stop_info::kind_type::preempted,
+    args_.control->preempt({x->finishes ? stop_info::kind_type::finished
+                                        : stop_info::kind_type::preempted,
                             std::move(x->reason),
                             std::chrono::system_clock::time_point{
                               std::chrono::milliseconds{x->deadline_ms}}},
@@ -124,7 +125,7 @@ expected<Answer> actor_link::ask(Message message) {
 
 expected<void> actor_link::receive(report_request answer) {
   expected<void> result;
-  std::move(answer).receive([this](report_committed& x) { hear(x.stop); },
+  std::move(answer).receive([this](report_committed& x) { note_stop(x.stop); },
                             [&](caf::error& reason) {
                               result = tl::unexpected<error>{
                                 request_error(args_, reason)};

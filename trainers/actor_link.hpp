@@ -46,7 +46,7 @@ private:
   template <class Answer, class Message>
   expected<Answer> ask(Message message);
   expected<void> receive(report_request answer);
-  void hear(std::optional<stop_notice>& x);
+  void note_stop(std::optional<stop_notice>& x);
   expected<std::string> join(bool broadcast, expected<std::string> payload);
 
   network_waiter self_;

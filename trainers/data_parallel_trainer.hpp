@@ -20,6 +20,9 @@ class run_handle;
 struct train_options {
   scaling_config scaling;
   run_config run;
+
+  /// For `parse_config`: ranks of a program that is to use all GPUs.
+  friend expected<int> count_gpus(const train_options&);
 };
 
 /// Runs one train loop on every rank of a group and manages the group.
@@ -52,6 +55,12 @@ public:
   /// Starts the run in *system*, which must load CAF's middleman and outlive
   /// the handle, and returns at once. Include "troupe/actors.hpp" to call it.
   expected<run_handle> start(caf::actor_system& system) const;
+
+  /// For parts of Troupe that start the run themselves.
+  friend const internal::run_request&
+  request_of(const data_parallel_trainer& x) noexcept {
+    return x.request_;
+  }
 
 protected:
   explicit data_parallel_trainer(internal::run_request request)

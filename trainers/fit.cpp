@@ -87,9 +87,9 @@ public:
   /// thread; only the first call counts.
   void outcome_is_fixed() noexcept {
     auto unknown = still_open;
-    auto count = signals_.count();
-    if (in_time_.compare_exchange_strong(unknown,
-                                         static_cast<int>(signals_.asked())))
+    auto asked = signals_.asked();
+    auto count = signals_.count(); // Has each signal that is in *asked*.
+    if (in_time_.compare_exchange_strong(unknown, static_cast<int>(asked)))
       counted_in_time_ = count;
   }
 
@@ -364,9 +364,11 @@ result fit_checked(const run_request& request,
                    const std::shared_ptr<console_progress>& console) {
   if (auto text = misspelled_variable(environ); !text.empty())
     console->note(text);
-  if (auto ok = validate(request); !ok)
-    return failed_result(ok.error());
   auto resolved = request;
+  if (auto ok = find_hosts(resolved); !ok)
+    return failed_result(ok.error());
+  if (auto ok = validate(resolved); !ok)
+    return failed_result(ok.error());
   resolved.run = resolve(std::move(resolved.run));
   return fit_valid(std::move(resolved), console);
 }

@@ -5,13 +5,14 @@
 
 #include "troupe/actors/protocol/register_messages.hpp"
 #include "troupe/runtime/process/spawner.hpp"
+#include "troupe/trainers/launch.hpp"
 #include "troupe/trainers/rank_process.hpp"
 
 namespace troupe {
 
 using namespace internal;
 
-void init(int, char**) {
+void init(int argc, char** argv) {
   register_messages();
   // Exceeding a file size limit is an error of the write, not a signal.
   struct sigaction now {};
@@ -19,6 +20,7 @@ void init(int, char**) {
     std::signal(SIGXFSZ, SIG_IGN);
   if (auto ok = init_spawner(rank_process); !ok)
     std::fprintf(stderr, "troupe: %s\n", ok.error().message.c_str());
+  find_launch(argc, argv);
 }
 
 } // namespace troupe

@@ -67,7 +67,8 @@ std::shared_ptr<rank_activity> show_activity(const rank_facts& x) {
   if (!segment) // It cannot be inspected then; nothing else depends on it.
     return std::make_shared<rank_activity>();
   auto memory = std::make_shared<shared_segment>(std::move(*segment));
-  return std::shared_ptr<rank_activity>{memory, &memory->activity(x.rank)};
+  return std::shared_ptr<rank_activity>{memory,
+                                        &memory->activity(x.local_rank)};
 }
 
 /// Writes the whole reason of the failure to the rank's log, once, like a
@@ -102,6 +103,7 @@ void call_after_loop(const rank_hooks& hooks, train_context& context,
 /// Prepares the process for *loop*, then calls it between its hooks. Calls
 /// *failed* with a failure before the last hook, which may take long.
 loop_outcome call_loop(const train_loop& loop, train_context& context,
+                       const loop_control& control,
                        const std::function<void(loop_outcome&)>& failed) {
   auto& hooks = loop.hooks;
   auto call = [&](loop_stage stage) {
@@ -116,10 +118,16 @@ loop_outcome call_loop(const train_loop& loop, train_context& context,
     if (failure)
       return {failure, failure.code == ec::stopped};
   }
-  context.on_report(hooks.on_report);
+  rank_access{context}.on_report(hooks.on_report);
   auto outcome = call(loop_stage::run);
+  // Of a run that has trained enough: as if the loop had returned, unless it
+  // was ended before it left by itself.
+  if (auto stop = context.stop_info();
+      outcome.stopped && !control.ended() && stop
+      && stop->kind == stop_info::kind_type::finished)
+    outcome = {};
   // A loop may swallow what leaves `report`; the rank has failed all the same.
-  if (auto& failure = context.hook_failure())
+  if (auto& failure = rank_access{context}.hook_failure())
     outcome = {failure, false};
   if (outcome.reason)
     failed(outcome);
@@ -142,12 +150,12 @@ loop_outcome run_loop(caf::actor_system& system, const rank_args& args,
     agent_link{args.agent, args.attempt, args.rank, control, activity});
   auto context = std::make_unique<train_context>(std::move(start.facts), link,
                                                  std::move(start.resume));
-  auto outcome = call_loop(*loop, *context, [&](loop_outcome& x) {
+  auto outcome = call_loop(*loop, *context, *control, [&](loop_outcome& x) {
     x.stopped = x.stopped || control->ended();
-    if (!context->facts().in_process)
+    if (!rank_access{*context}.facts().in_process)
       log_failure(args.rank, x);
   });
-  context->end();
+  rank_access{*context}.end();
   activity->end(); // The context is kept, the memory of its attempt is not.
   args.kept->add(std::move(context));
   link->on_abort({});

@@ -18,6 +18,7 @@ expected<run_handle> run_handle::start(run_request request,
                                        run_surroundings around) {
   try {
     register_messages();
+    TROUPE_TRY_VOID(find_hosts(request));
     TROUPE_TRY_VOID(validate(request));
     request.run = resolve(std::move(request.run));
     TROUPE_TRY(auto parts,
@@ -121,6 +122,10 @@ void run_handle::await_end(const std::function<bool()>& hurried) noexcept {
 
 run_monitor& run_handle::monitor() {
   return *parts_->monitor;
+}
+
+run_control_actor run_handle::control() const {
+  return parts_->driver;
 }
 
 const driver_actor& run_handle::driver() const {

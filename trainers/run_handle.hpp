@@ -9,6 +9,7 @@
 
 #include "troupe/actors/protocol/interfaces.hpp"
 #include "troupe/runtime/process/forked_process.hpp"
+#include "troupe/runtime/report/report.hpp"
 #include "troupe/runtime/run/run_monitor.hpp"
 #include "troupe/runtime/store/result.hpp"
 #include "troupe/runtime/values/run_status.hpp"
@@ -29,6 +30,10 @@ struct run_surroundings {
   /// The start fails with `ec::stopped` once this is true. Called on the thread
   /// that starts the run, and only until the run has started.
   std::function<bool()> given_up;
+  /// Asked about each report once it is stored, on the thread of the driver,
+  /// which must not wait: why the run has trained enough, if it has.
+  std::function<std::optional<std::string>(const internal::report_batch&)>
+    enough;
   /// Runs the loop of a run without workers; unset: a separate thread does.
   std::shared_ptr<internal::lent_thread> thread;
   /// Of the actor system, for that thread alone. Unset: it has none.
@@ -54,7 +59,7 @@ public:
   /// The run's status; involves no actor and never waits.
   run_status status() const;
 
-  /// Ends the run in good order; returns at once.
+  /// Stops the run, with time for its ranks to leave; returns at once.
   void stop(std::string reason = "the run was asked to stop");
 
   /// Preempts the run: ranks have *grace* (unset: the config's) to leave their
@@ -75,7 +80,11 @@ public:
   /// The driver's status, notes and result; subscribe with on_change().
   internal::run_monitor& monitor();
 
-  /// The DRIVER actor, to compose it with the caller's own actors.
+  /// The run for the caller's own actors: they ask, end and follow it. For
+  /// those of other processes of this user, `publish` it.
+  run_control_actor control() const;
+
+  /// The DRIVER actor, for Troupe's own tests.
   const internal::driver_actor& driver() const;
 
   /// Ranks' threads that did not leave their loops, and the thread of callbacks

@@ -1,5 +1,7 @@
 #include "troupe/trainers/run_parts.hpp"
 
+#include <random>
+
 #include <caf/io/middleman.hpp>
 
 #include "troupe/actors/callback_actor.hpp"
@@ -12,8 +14,11 @@
 #include "troupe/actors/transport/network_thread.hpp"
 #include "troupe/actors/worker_group.hpp"
 #include "troupe/callbacks/trackers/default_trackers.hpp"
+#include "troupe/runtime/hosts/host_plan.hpp"
+#include "troupe/runtime/hosts/host_roster.hpp"
 #include "troupe/runtime/process/spawner.hpp"
 #include "troupe/runtime/process/threads.hpp"
+#include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/text.hpp"
 #include "troupe/trainers/loop_address.hpp"
 #include "troupe/trainers/rank_runner.hpp"
@@ -26,7 +31,7 @@ namespace {
 /// callbacks.
 constexpr std::size_t detached_actors = 2;
 
-expected<group_plan> plan_of(const run_request& request, const cpu_plan& cpus,
+expected<group_plan> plan_of(const run_request& request,
                              const run_store& store) {
   group_plan plan;
   plan.run_name = *request.run.name;
@@ -35,10 +40,10 @@ expected<group_plan> plan_of(const run_request& request, const cpu_plan& cpus,
   plan.run_id = store.description().id;
   plan.world_size = world_size_of(request.scaling);
   plan.in_process = runs_here(request.scaling);
-  if (!plan.in_process)
-    plan.cores = cpus.cores;
-  for (int rank = 0; rank < plan.world_size; ++rank)
-    plan.gpus.push_back(gpus_of(request.scaling, rank));
+  for (auto& host : shares_of(request))
+    for (int local = 0; local < host.ranks; ++local)
+      plan.gpus.push_back(gpus_of(request.scaling, local));
+  plan.environment = request.run.worker_env;
   plan.report_timeout = request.run.report_timeout;
   plan.hang_timeout = request.run.hang_timeout;
   plan.start_timeout = request.run.start_timeout;
@@ -72,7 +77,7 @@ find_actors(const run_config& config, caf::actor_system& system) {
       return failure(actor.error().code,
                      concat("callback actor ", result.size() + 1, " (",
                             x->name(), "): ", actor.error().message));
-    result.push_back({x->name(), std::move(*actor)});
+    result.push_back({x->name(), std::move(*actor), x->observes()});
   }
   return result;
 }
@@ -123,7 +128,9 @@ public:
 private:
   expected<void> find_spawner();
   expected<void> check_trackers() const;
+  expected<void> check_ticket() const;
   expected<void> start_trackers();
+  std::shared_ptr<host_roster> make_roster() const;
   std::shared_ptr<rank_launcher> make_launcher();
   /// On the network thread if its messages come from other processes, or where
   /// the lent thread can run it while it waits.
@@ -133,7 +140,7 @@ private:
              ? system_.spawn(behavior, std::move(args))
              : spawn_on_network_thread(system_, behavior, std::move(args));
   }
-  user_callback_actor spawn_callbacks();
+  run_observer_actor spawn_callbacks();
   driver_args args_of_driver();
   /// Shows *text* to people.
   std::function<void(std::string)> note() const {
@@ -149,7 +156,6 @@ private:
   spawner_connection* spawner_ = nullptr;
   std::unique_ptr<run_parts> run_ = std::make_unique<run_parts>();
   run_callbacks callbacks_;
-  cpu_plan cpus_;
   group_plan plan_;
   attempt_start first_;
 };
@@ -162,6 +168,7 @@ expected<void> run_starter::open() {
   if (around_.given_up && around_.given_up())
     return failure(ec::stopped, "the run was stopped before it began");
   TROUPE_TRY_VOID(check_trackers());
+  TROUPE_TRY_VOID(check_ticket());
   TROUPE_TRY(
     run_->store,
     run_store::open(request_.run, request_.loop.config_text,
@@ -196,6 +203,18 @@ expected<void> run_starter::check_trackers() const {
                             config.storage_path / run.name);
 }
 
+expected<void> run_starter::check_ticket() const {
+  if (request_.scaling.agents == 0 || request_.run.agent_ticket.empty())
+    return {};
+  TROUPE_TRY(auto path, absolute_path(request_.run.agent_ticket));
+  TROUPE_TRY(auto folder, look_up(path.parent_path()));
+  if (folder.is_folder())
+    return {};
+  return failure(ec::invalid_config,
+                 concat("run.agent_ticket is ", path.string(),
+                        ", but there is no such folder"));
+}
+
 expected<void> run_starter::start_trackers() {
   auto& store = *run_->store;
   TROUPE_TRY(
@@ -211,9 +230,16 @@ expected<void> run_starter::start_trackers() {
 
 expected<void> run_starter::plan() {
   auto& store = *run_->store;
-  cpus_ = plan_cpus(available_cores(), world_size_of(request_.scaling));
-  TROUPE_TRY(plan_, plan_of(request_, cpus_, store));
+  TROUPE_TRY(plan_, plan_of(request_, store));
   plan_.on_lent_thread = around_.thread != nullptr;
+  if (shares_of(request_).size() > 1) {
+    store.expect_lost_hosts();
+    TROUPE_TRY(run_->door,
+               host_door::open(plan_.run_id, request_.tickets, note()));
+  }
+  if (request_.hosts) {
+    TROUPE_TRY(run_->launches, agent_launcher::start(*request_.hosts));
+  }
   // At its end, the system would wait for an actor that gets no exit message.
   TROUPE_TRY_VOID(expect_threads(detached_actors));
   // Last of what may fail: an attempt that begins needs an end.
@@ -229,11 +255,25 @@ expected<void> run_starter::plan() {
 
 std::unique_ptr<run_parts> run_starter::spawn() {
   auto& x = *run_;
+  if (request_.tickets.empty())
+    x.agent_ticket = request_.run.agent_ticket;
   x.launcher = make_launcher();
   x.agent = spawn_actor(host_agent, host_agent_args{x.launcher});
   *x.agent_cell = x.agent;
   worker_group_args group;
-  group.hosts = {{x.agent, 0, plan_.world_size}};
+  for (auto& share : shares_of(request_))
+    group.hosts.push_back({{}, share.first_rank, share.ranks});
+  group.hosts.front().agent = x.agent;
+  if (x.door) {
+    group.roster = make_roster();
+    if (x.launches)
+      group.launches = agent_launcher::functions_of(x.launches);
+    group.note = note();
+    group.token = [store = x.store] {
+      auto ticket = store->ticket();
+      return ticket ? ticket->token : 0;
+    };
+  }
   group.plan = std::move(plan_);
   x.group = spawn_actor(worker_group, std::move(group));
   x.driver = spawn_actor(internal::driver, args_of_driver());
@@ -243,22 +283,52 @@ std::unique_ptr<run_parts> run_starter::spawn() {
       trackers->abandon();
     send_anonymous(driver, storage_lost{reason});
   });
+  x.control.connect([driver = x.driver](run_order order) {
+    std::visit([&](auto& what) { send_anonymous(driver, std::move(what)); },
+               order.what);
+  });
+  x.store->on_end_request([driver = x.driver](const end_request& request) {
+    auto reason = std::string{"the run was asked to end by `troupe stop`"};
+    if (request.preempt)
+      send_anonymous(driver, preempt_run{std::move(reason)});
+    else
+      send_anonymous(driver, stop_run{std::move(reason)});
+  });
   return std::move(run_);
+}
+
+std::shared_ptr<host_roster> run_starter::make_roster() const {
+  host_limits limits;
+  limits.join = request_.scaling.join_timeout;
+  auto& address = run_->door->address();
+  if (!request_.hosts)
+    return std::make_shared<host_roster>(shares_of(request_).size(),
+                                         own_agent_facts(), limits, address);
+  std::vector<std::string> others;
+  for (auto& host : request_.hosts->hosts)
+    others.push_back(host.name);
+  others.erase(others.begin()); // It is this one.
+  auto random = [engine = std::minstd_rand{std::random_device{}()}]() mutable {
+    return std::uniform_real_distribution<double>{}(engine);
+  };
+  return std::make_shared<host_roster>(others, own_agent_facts(), limits,
+                                       address, std::move(random));
 }
 
 std::shared_ptr<rank_launcher> run_starter::make_launcher() {
   auto& x = *run_;
   if (!here_)
-    return std::make_shared<process_launcher>(
-      process_launcher_args{spawner_,
-                            [endpoint = x.endpoint]() -> expected<unique_fd> {
-                              if (!*endpoint)
-                                return failure(ec::stopped, "the run is over");
-                              return (*endpoint)->new_connection();
-                            },
-                            (x.store->path() / "logs").string(), cpus_,
-                            request_.run.worker_env, std::move(around_.console),
-                            [store = x.store] { return store->ticket(); }});
+    return std::make_shared<process_launcher>(process_launcher_args{
+      spawner_,
+      [endpoint = x.endpoint]() -> expected<unique_fd> {
+        if (!*endpoint)
+          return failure(ec::stopped, "the run is over");
+        return (*endpoint)->new_connection();
+      },
+      std::move(around_.console),
+      [store = x.store](const std::string&, std::uint64_t) {
+        return store->ticket();
+      }});
   auto find = [loop = request_.loop](const loop_spec&) -> expected<train_loop> {
     return loop;
   };
@@ -272,15 +342,15 @@ std::shared_ptr<rank_launcher> run_starter::make_launcher() {
            std::move(body), std::move(around_.thread));
 }
 
-user_callback_actor run_starter::spawn_callbacks() {
+run_observer_actor run_starter::spawn_callbacks() {
   if (!callbacks_.cursor)
     return {};
   auto& classes = callbacks_.classes;
   callback_chain_args args;
   args.watch = classes->watch();
   if (!classes->empty())
-    args.classes = system_.spawn<caf::detached>(callback_runner,
-                                                user_callback_args{classes});
+    args.classes = system_.spawn<caf::detached>(
+      callback_runner, user_callback_args{classes, run_->control});
   args.actors = std::move(callbacks_.actors);
   args.callback_errors = request_.run.callback_errors;
   args.patience = {request_.run.callback_timeout, request_.run.callback_limit,
@@ -301,6 +371,8 @@ driver_args run_starter::args_of_driver() {
   args.callbacks = spawn_callbacks();
   args.context = context_of(request_, *x.store);
   args.failure = config.failure;
+  args.stop = config.stop;
+  args.enough = std::move(around_.enough);
   args.first = std::move(first_);
   args.world_size = world_size_of(request_.scaling);
   args.has_logs = !here_;
@@ -317,8 +389,15 @@ expected<void> run_parts::open_endpoint(caf::actor_system& system) {
   if (threads)
     return {};
   auto note = [x = monitor](std::string why) { x->note(std::move(why)); };
-  return open_private_endpoint(system, agent, std::move(note))
-    .map([this](private_endpoint x) { endpoint->emplace(std::move(x)); });
+  TROUPE_TRY(auto ranks, open_private_endpoint(system, agent, note));
+  endpoint->emplace(std::move(ranks));
+  if (!door)
+    return {};
+  TROUPE_TRY(auto hosts, open_private_endpoint(system, group, note));
+  guests.emplace(std::move(hosts));
+  if (launches)
+    launches->open(group, door->ticket_text());
+  return door->let_in(*guests, agent_ticket);
 }
 
 expected<std::unique_ptr<run_parts>> make_run(run_request request,

@@ -14,6 +14,9 @@
 #include "troupe/runtime/run/run_monitor.hpp"
 #include "troupe/runtime/store/callback_cursor.hpp"
 #include "troupe/runtime/store/run_store.hpp"
+#include "troupe/runtime/values/run_control.hpp"
+#include "troupe/trainers/agent_launcher.hpp"
+#include "troupe/trainers/host_door.hpp"
 #include "troupe/trainers/retired_contexts.hpp"
 #include "troupe/trainers/run_handle.hpp"
 
@@ -23,10 +26,16 @@ namespace troupe::internal {
 struct run_parts {
   // The agent, and with it the launcher, may live as long as the actor system;
   // the endpoint must not.
-  ~run_parts() { endpoint->reset(); }
+  ~run_parts() {
+    control.connect({});
+    if (launches)
+      launches->close(); // Agents still read that the run is over.
+    door.reset();
+    endpoint->reset();
+  }
 
   /// Makes the endpoint through which ranks that are processes reach their
-  /// host's agent.
+  /// host's agent, and lets in the agents of other hosts.
   expected<void> open_endpoint(caf::actor_system& system);
 
   std::shared_ptr<run_store> store;
@@ -37,6 +46,10 @@ struct run_parts {
   /// Where its launcher finds the way to the agent, which comes later.
   std::shared_ptr<std::optional<private_endpoint>> endpoint =
     std::make_shared<std::optional<private_endpoint>>();
+  std::optional<private_endpoint> guests; ///< Where agents reach the group.
+  std::unique_ptr<host_door> door;        ///< Unset: there is one host.
+  fs::path agent_ticket;
+  std::shared_ptr<agent_launcher> launches; ///< Of agents on other hosts.
   std::shared_ptr<retired_contexts> contexts =
     std::make_shared<retired_contexts>();
   std::shared_ptr<std::atomic<bool>> callbacks_left_behind =
@@ -45,6 +58,8 @@ struct run_parts {
   /// By trackers and to callbacks, once the run is over.
   std::vector<std::string> unsent;
   std::shared_ptr<callback_cursor> cursor; ///< Until the run is over.
+  /// Leads to the driver; copies are with callbacks.
+  run_control control{run_control::receiver{}};
   driver_actor driver;
   worker_group_actor group;
   host_agent_actor agent; ///< Of this host.

@@ -1,6 +1,10 @@
 #include "troupe/trainers/run_request.hpp"
 
+#include <utility>
+
+#include "troupe/runtime/hosts/host_plan.hpp"
 #include "troupe/runtime/text.hpp"
+#include "troupe/trainers/launch.hpp"
 
 namespace troupe::internal {
 
@@ -23,9 +27,61 @@ expected<void> refuse_closures(const rank_hooks& x) {
 
 } // namespace
 
+expected<void> find_hosts(run_request& x) {
+  auto& scaling = x.scaling;
+  if (runs_here(scaling) || x.hosts)
+    return {};
+  auto found = found_launch(text_of_hosts(scaling));
+  auto has_hosts = found && found->engine == launch_engine::ssh;
+  if (scaling.agents > 0 && has_hosts)
+    return failure(ec::invalid_config,
+                   "scaling.agents says that agents come by themselves, but "
+                   "hosts are given to start them on: use one of them");
+  if (found && found->engine == launch_engine::tickets) {
+    x.tickets = found->ticket_path;
+    if (scaling.agents == 0)
+      scaling.agents = found->agents;
+    if (scaling.agents == 0)
+      return failure(ec::invalid_config,
+                     "TROUPE_DRIVER names this host, but neither TROUPE_AGENTS "
+                     "nor scaling.agents says how many agents come");
+  }
+  if (scaling.agents > 0) {
+    if (scaling.workers_per_host > 0)
+      scaling.num_workers = scaling.workers_per_host * (scaling.agents + 1);
+    return {};
+  }
+  if (!found)
+    return tl::unexpected{found.error()};
+  if (has_hosts || found->engine == launch_engine::slurm) {
+    TROUPE_TRY(auto plan, plan_hosts(*found, scaling.num_workers,
+                                     scaling.workers_per_host));
+    scaling.num_workers = plan.ranks;
+    if (!plan.hosts.empty())
+      x.hosts = std::make_shared<const host_plan>(std::move(plan));
+  } else if (scaling.workers_per_host > 0) {
+    scaling.num_workers = scaling.workers_per_host;
+  }
+  return {};
+}
+
+std::vector<host_share> shares_of(const run_request& x) {
+  if (!x.hosts)
+    return spread_ranks(x.scaling);
+  std::vector<host_share> result;
+  for (auto& host : x.hosts->hosts)
+    result.push_back({host.first_rank, host.ranks});
+  return result;
+}
+
 expected<void> validate(const run_request& x) {
-  TROUPE_TRY_VOID(validate(x.scaling, local_resources()));
+  TROUPE_TRY_VOID(validate(x.scaling, local_resources(), shares_of(x)));
   TROUPE_TRY_VOID(validate(x.run));
+  if (x.scaling.agents > 0 && x.run.agent_ticket.empty() && x.tickets.empty())
+    return failure(ec::invalid_config,
+                   "scaling.agents asks for other hosts: run.agent_ticket must "
+                   "name a file for the ticket with which their agents reach "
+                   "this one");
   if (x.loop.problem)
     return tl::unexpected{x.loop.problem};
   for (auto& callback : x.run.callbacks)

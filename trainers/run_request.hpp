@@ -1,6 +1,8 @@
 #pragma once
 
 #include <algorithm>
+#include <memory>
+#include <vector>
 
 #include "troupe/runtime/config/run_config.hpp"
 #include "troupe/runtime/config/scaling_config.hpp"
@@ -8,12 +10,27 @@
 
 namespace troupe::internal {
 
+struct host_plan;
+
 /// Everything that defines a run.
 struct run_request {
   scaling_config scaling;
   run_config run;
   train_loop loop;
+  /// Of `find_hosts`; nullptr: no agents are launched.
+  std::shared_ptr<const host_plan> hosts;
+  /// The folder with the tickets of a driver whose agents come by themselves,
+  /// or the file with its own; empty: it makes them.
+  fs::path tickets;
 };
+
+/// Finds the hosts on which the run's agents are launched: those of the config,
+/// the command line or a job. Then `num_workers` is the number of all ranks.
+/// Does nothing if ranks are threads, or agents come by themselves.
+expected<void> find_hosts(run_request& x);
+
+/// The ranks of each host of the run, this one first.
+std::vector<host_share> shares_of(const run_request& x);
 
 /// Whether ranks are threads of this process.
 inline bool runs_here(const scaling_config& x) {

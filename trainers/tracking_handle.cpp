@@ -98,9 +98,9 @@ expected<void> sync_artifact(const fs::path& path, const fs::path& base) {
 }
 
 /// The run's folder; nothing is created if it was renamed or replaced.
-held_folder folder_of_run(const train_context& context) {
-  return value_or_throw(
-    held_folder::open(context.run_path(), context.facts().run_inode));
+held_folder folder_of_run(train_context& context) {
+  return value_or_throw(held_folder::open(
+    context.run_path(), rank_access{context}.facts().run_inode));
 }
 
 } // namespace
@@ -116,7 +116,8 @@ tracking_handle::~tracking_handle() {
   if (!active())
     return;
   auto status = run_status_kind::finished;
-  if (auto stop = context_->stop_info())
+  auto stop = context_->stop_info();
+  if (stop && stop->kind != stop_info::kind_type::finished)
     status = stop->kind == stop_info::kind_type::preempted
                ? run_status_kind::preempted
                : run_status_kind::aborted;
@@ -232,7 +233,7 @@ void tracking_handle::check_process() const {
 template <class Record>
 void tracking_handle::send(Record x) {
   if (active())
-    context_->log(to_event(std::move(x)));
+    rank_access{*context_}.log(to_event(std::move(x)));
 }
 
 } // namespace troupe

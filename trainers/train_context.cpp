@@ -30,8 +30,9 @@ thread_local std::vector<train_context*> contexts;
 }
 
 /// Events of the run itself, on which readers of its journal rely.
-constexpr std::array<std::string_view, 5> kinds_of_the_run{
-  "attempt_begun", "driver_lost", "preempted", "ranks_failed", "run_ended"};
+constexpr std::array<std::string_view, 6> kinds_of_the_run{
+  "attempt_begun", "driver_lost", "preempted",
+  "ranks_failed",  "run_ended",   "stop_decided"};
 
 /// Most bytes of an event's kind.
 constexpr std::size_t max_kind_bytes = 256;
@@ -135,6 +136,20 @@ void train_context::report(const metrics& values, staged_checkpoint files,
   send(values, std::move(files), options);
 }
 
+void train_context::report(const metrics& values, const train_state& state,
+                           const report_options& options) {
+  report(
+    values, [&](staged_checkpoint& files) { state.save(files); }, options);
+}
+
+bool train_context::resume(const train_state& state) {
+  link_for("resume()");
+  auto& from = checkpoint();
+  if (from)
+    state.load(*from);
+  return from.has_value();
+}
+
 void train_context::report(const metrics& values,
                            const troupe::checkpoint& files,
                            const report_options& options) {
@@ -150,11 +165,15 @@ void train_context::send(const metrics& values,
   if (in_hook_)
     leave({ec::invalid_argument,
            concat("rank ", rank(), ": report() was called by on_report")});
+  if (auto stop = link.stop_info();
+      stop && stop->kind == stop_info::kind_type::finished && !knows_stop_)
+    throw run_stopped{{ec::stopped, "the run ends: " + stop->reason}};
   call_before_report();
   value_or_leave(validate(values));
   std::chrono::duration<double> step =
     std::chrono::steady_clock::now() - step_begin_;
-  rank_report x{facts_.rank, next_report_, values, std::nullopt, step.count()};
+  rank_report x{facts_.rank,  next_report_, values,
+                std::nullopt, step.count(), stop_request_};
   std::optional<troupe::checkpoint> mine;
   if (files) {
     auto name = options.checkpoint_name.empty() ? default_name(next_report_)
@@ -246,7 +265,17 @@ std::string train_context::broadcast(expected<std::string> bytes) {
 }
 
 bool train_context::stop_requested() const noexcept {
-  return link_->stop_requested();
+  if (!link_->stop_requested())
+    return false;
+  knows_stop_ = true;
+  return true;
+}
+
+void train_context::request_stop(std::string reason) {
+  link_for("request_stop()");
+  if (stop_request_.empty())
+    stop_request_ = cut_reason(
+      concat("rank ", rank(), ": ", reason.empty() ? "no reason" : reason));
 }
 
 std::optional<stop_info> train_context::stop_info() const {

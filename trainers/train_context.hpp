@@ -3,11 +3,11 @@
 #include <any>
 #include <atomic>
 #include <chrono>
+#include <concepts>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <sstream>
-#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
@@ -26,40 +26,15 @@
 #include "troupe/runtime/report/report.hpp"
 #include "troupe/runtime/values/journal_entry.hpp"
 #include "troupe/runtime/values/run_context.hpp"
+#include "troupe/trainers/train_error.hpp"
+#include "troupe/trainers/train_state.hpp"
 
 namespace troupe {
 
 namespace internal {
+class rank_access;
 class rank_link;
 } // namespace internal
-
-/// Leaves the train loop when a call of its context cannot succeed: bad
-/// arguments, a failed peer, full storage.
-class train_error : public std::runtime_error {
-public:
-  explicit train_error(error reason)
-    : std::runtime_error(reason.message), reason_(std::move(reason)) {}
-
-  const error& reason() const noexcept { return reason_; }
-
-private:
-  error reason_;
-};
-
-/// The value of *x*; throws its error as `train_error`.
-template <class T>
-T value_or_throw(expected<T> x) {
-  if (!x)
-    throw train_error{std::move(x.error())};
-  if constexpr (!std::is_void_v<T>)
-    return std::move(*x);
-}
-
-/// Leaves the train loop because the run stops. Do not catch it: it is not a
-/// failure of the rank.
-class run_stopped : public train_error {
-  using train_error::train_error;
-};
 
 /// Largest value of `broadcast_from_rank_zero` in bytes, serialized.
 inline constexpr std::size_t max_broadcast_bytes = 1024 * 1024;
@@ -72,8 +47,6 @@ inline constexpr std::size_t max_broadcast_bytes = 1024 * 1024;
 /// itself stays until the run (in a rank process: the process) has ended.
 class train_context {
 public:
-  using report_hook = decltype(rank_hooks::on_report);
-
   train_context(rank_facts facts, std::shared_ptr<internal::rank_link> link,
                 std::optional<troupe::checkpoint> resume);
   ~train_context();
@@ -87,15 +60,12 @@ public:
   int local_world_size() const noexcept { return facts_.local_world_size; }
   int node_rank() const noexcept { return facts_.node_rank; }
   std::uint64_t attempt() const noexcept { return facts_.attempt; }
-  const std::string& experiment_name() const noexcept {
-    return facts_.run_name;
-  }
+  const std::string& run_name() const noexcept { return facts_.run_name; }
   /// 32 hex digits that name the run; the same after every restart, of ranks
   /// and of the driver.
-  const std::string& trial_id() const noexcept { return facts_.run_id; }
+  const std::string& run_id() const noexcept { return facts_.run_id; }
   /// Folder of the run on its storage.
   fs::path run_path() const { return facts_.run_path; }
-  const rank_facts& facts() const noexcept { return facts_; }
 
   /// At first the checkpoint to resume from; later the last one that this rank
   /// reported. A loop that reports without having called this, although there
@@ -104,6 +74,11 @@ public:
     is_unread_ = false;
     return checkpoint_;
   }
+
+  /// Gives the objects of *state* what the checkpoint to resume from holds, all
+  /// of it or, if that throws, nothing. False: there is none, the loop trains
+  /// from the beginning.
+  bool resume(const train_state& state);
 
   /// Committed checkpoints that were not evicted, oldest first.
   std::vector<reported_checkpoint> all_reported_checkpoints();
@@ -119,14 +94,34 @@ public:
   void report(const metrics& values, staged_checkpoint files,
               const report_options& options = {});
 
+  /// The same with files or without, as a rank has them.
+  template <std::same_as<std::optional<staged_checkpoint>> Files>
+  void report(const metrics& values, Files files,
+              const report_options& options = {}) {
+    send(values, std::move(files), options);
+  }
+
+  /// The same with files that rank 0 alone writes: calls *write* there with a
+  /// new checkpoint, and nowhere else. What it throws leaves `report`, and
+  /// nothing is reported.
+  template <class Write>
+    requires std::invocable<Write&, staged_checkpoint&>
+  void report(const metrics& values, Write&& write,
+              const report_options& options = {}) {
+    std::optional<staged_checkpoint> files;
+    if (rank() == 0)
+      write(files.emplace(new_checkpoint()));
+    send(values, std::move(files), options);
+  }
+
+  /// The same with the objects of *state*, which rank 0 saves: they are equal
+  /// on all ranks.
+  void report(const metrics& values, const train_state& state,
+              const report_options& options = {});
+
   /// The same with the files of a folder, copied or moved as *options* say.
   void report(const metrics& values, const troupe::checkpoint& files,
               const report_options& options = {});
-
-  /// Adds *x* to the run's journal, ahead of later reports of this rank, for
-  /// trackers: see `tracking_handle`. The run's own kinds, such as `run_ended`,
-  /// are refused.
-  void log(loop_event x);
 
   /// Waits until every rank is here.
   void barrier();
@@ -147,36 +142,21 @@ public:
   /// Whether the loop is to leave. It turns true on all ranks at the same
   /// report if the run is preempted: leave by returning, after a last
   /// checkpoint. If the run was stopped, the next `report` or `barrier` throws
-  /// `run_stopped`.
+  /// `run_stopped`. If the run has trained enough, loops may report on once
+  /// they have seen this; in others the next `report` ends the loop.
   bool stop_requested() const noexcept;
+
+  /// Ends the whole run as finished with the next report of this rank, for
+  /// *reason*, as `run_config::stop` does. A rank that no longer reports ends
+  /// nothing. Later calls change nothing.
+  void request_stop(std::string reason);
 
   /// Why and by when, if `stop_requested()`.
   std::optional<troupe::stop_info> stop_info() const;
 
-  /// The loop has ended: releases the data plane and refuses all later
-  /// calls.
-  void end();
-
-  /// Calls *f* at the end of every report. Its exceptions leave `report` as a
-  /// `train_error` that names the hook, and are kept in `hook_failure`.
-  void on_report(report_hook f) { on_report_ = std::move(f); }
-
-  /// Calls *f* at the start of `report` and `new_checkpoint` while the result
-  /// exists, for a data plane that must refuse invalid results; its exceptions
-  /// leave both.
-  [[nodiscard]] std::shared_ptr<void> before_report(std::function<void()> f);
-
-  /// Why the hook of reports failed; `ec::none` if it did not.
-  const error& hook_failure() const noexcept { return hook_failure_; }
-
-  /// The control plane, for data planes and tests.
-  internal::rank_link& link() noexcept { return *link_; }
-
-  /// A slot for the data plane (group, device) of the trainer that started the
-  /// loop, until the loop has ended.
-  std::any& data_plane() noexcept { return data_plane_; }
-
 private:
+  friend class internal::rank_access;
+
   template <class T>
   static expected<std::string> serialized(const T& value) {
     try {
@@ -189,6 +169,10 @@ private:
                        + x.what());
     }
   }
+
+  void end();
+  void log(loop_event x);
+  std::shared_ptr<void> before_report(std::function<void()> f);
 
   /// The link for *call*, if this thread may make it now.
   internal::rank_link& link_for(const char* call);
@@ -207,15 +191,64 @@ private:
   mutable std::atomic<bool> is_unread_;
   std::uint64_t next_report_ = 0;
   std::chrono::steady_clock::time_point step_begin_;
-  report_hook on_report_;
+  decltype(rank_hooks::on_report) on_report_;
   std::vector<std::weak_ptr<std::function<void()>>> before_report_;
   bool in_hook_ = false;
+  std::string stop_request_;
+  mutable std::atomic<bool> knows_stop_ = false; // `stop_requested()` said so
   error hook_failure_;
   std::any data_plane_;
   const internal::owner_process process_;
   const std::thread::id owner_;
   std::atomic<bool> ended_ = false;
 };
+
+namespace internal {
+
+/// What Troupe's own code does with a context, and no loop does.
+class rank_access {
+public:
+  using report_hook = decltype(rank_hooks::on_report);
+
+  explicit rank_access(train_context& x) noexcept : x_(x) {}
+
+  const rank_facts& facts() const noexcept { return x_.facts_; }
+
+  /// The control plane.
+  rank_link& link() const noexcept { return *x_.link_; }
+
+  /// A slot for the data plane (group, device) of the trainer that started the
+  /// loop, until the loop has ended.
+  std::any& data_plane() const noexcept { return x_.data_plane_; }
+
+  /// Adds *x* to the run's journal, ahead of later reports of this rank, for
+  /// trackers: see `tracking_handle`. The run's own kinds, such as `run_ended`,
+  /// are refused.
+  void log(loop_event x) const { x_.log(std::move(x)); }
+
+  /// Calls *f* at the end of every report. Its exceptions leave `report` as a
+  /// `train_error` that names the hook, and are kept in `hook_failure`.
+  void on_report(report_hook f) const { x_.on_report_ = std::move(f); }
+
+  /// Calls *f* at the start of `report` and `new_checkpoint` while the result
+  /// exists, for a data plane that must refuse invalid results; its exceptions
+  /// leave both.
+  [[nodiscard]] std::shared_ptr<void>
+  before_report(std::function<void()> f) const {
+    return x_.before_report(std::move(f));
+  }
+
+  /// Why the hook of reports failed; `ec::none` if it did not.
+  const error& hook_failure() const noexcept { return x_.hook_failure_; }
+
+  /// The loop has ended: releases the data plane and refuses all later calls.
+  void end() const { x_.end(); }
+
+private:
+  train_context& x_;
+};
+
+} // namespace internal
 
 /// The context of the train loop that runs on this thread; throws
 /// `std::logic_error` outside of one.

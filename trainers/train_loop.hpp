@@ -13,6 +13,8 @@
 #include "troupe/runtime/config/rank_hooks.hpp"
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/store/result.hpp"
+#include "troupe/trainers/config/fields.hpp"
+#include "troupe/trainers/return_value.hpp"
 #include "troupe/trainers/train_context.hpp"
 
 namespace troupe {
@@ -35,6 +37,22 @@ namespace troupe::internal {
 struct no_config {
   template <class Archive>
   void serialize(Archive&) {}
+};
+
+/// What *F* returns; void if it cannot be called.
+template <class F, class Config>
+struct loop_result {
+  using type = void;
+};
+template <class F, class Config>
+  requires std::invocable<const F&, train_context&, const Config&>
+struct loop_result<F, Config> {
+  using type = std::invoke_result_t<const F&, train_context&, const Config&>;
+};
+template <class F>
+  requires std::invocable<const F&, train_context&>
+struct loop_result<F, no_config> {
+  using type = std::invoke_result_t<const F&, train_context&>;
 };
 
 /// No data plane: for loops without LibTorch.
@@ -61,16 +79,18 @@ public:
   /// A function or captureless lambda that takes a context and a config.
   template <class Backend, class F, class Config>
   static train_loop make(F loop, const Backend& backend, const Config& config) {
+    using returned = typename loop_result<F, Config>::type;
     using signature =
       std::conditional_t<std::same_as<Config, no_config>,
-                         void (*)(train_context&),
-                         void (*)(train_context&, const Config&)>;
+                         returned (*)(train_context&),
+                         returned (*)(train_context&, const Config&)>;
     static_assert(
       std::is_convertible_v<F, signature>,
       "a train loop is a function or a captureless lambda that takes "
       "(train_context&) or (train_context&, const Config&); a closure runs in "
       "this process only: wrap it as troupe::in_process_loop{closure}");
     train_loop result;
+    result.changed = changer(loop, backend, config);
     result.entry = &call<Backend, Config, signature>;
     result.loop = reinterpret_cast<const void*>(static_cast<signature>(loop));
     result.serialize([&] {
@@ -85,6 +105,7 @@ public:
   static train_loop make(in_process_loop<F> x, const Backend& backend,
                          const Config& config) {
     train_loop result;
+    result.changed = changer(x, backend, config);
     result.closure = [loop = std::move(x.loop), backend,
                       config](train_context& context, loop_stage stage) {
       if (stage == loop_stage::prepare)
@@ -110,8 +131,26 @@ public:
   error problem; ///< The exception of the config; no run accepts the loop.
   std::function<void(train_context&, loop_stage)> closure;
   rank_hooks hooks; ///< `run_config::rank_hooks`, for every rank.
+  /// The same loop with other values of fields of its config, which is asked
+  /// whether it is valid if *is_whole*. Unset if it has no named fields.
+  std::function<expected<train_loop>(const field_texts&, bool is_whole)>
+    changed;
 
 private:
+  template <class Backend, class F, class Config>
+  static decltype(changed) changer(const F& loop, const Backend& backend,
+                                   const Config& config) {
+    if constexpr (has_named_fields<Config> && std::copy_constructible<Config>)
+      return [loop, backend, config](const field_texts& texts,
+                                     bool is_whole) -> expected<train_loop> {
+        auto copy = config;
+        TROUPE_TRY_VOID(assign_texts(copy, texts, is_whole));
+        return make(loop, backend, copy);
+      };
+    else
+      return {};
+  }
+
   /// Calls *write*, which calls user code.
   template <class Write>
   void serialize(Write write) {
@@ -143,10 +182,20 @@ private:
   template <class F, class Config>
   static void invoke(const F& loop, train_context& context,
                      const Config& config) {
-    if constexpr (std::same_as<Config, no_config>)
-      loop(context);
-    else
-      loop(context, config);
+    using returned = typename loop_result<F, Config>::type;
+    auto call = [&]() -> returned {
+      if constexpr (std::same_as<Config, no_config>)
+        return loop(context);
+      else
+        return loop(context, config);
+    };
+    if constexpr (std::is_void_v<returned>) {
+      call();
+    } else {
+      return_folder::clear(rank_access{context}.facts());
+      returned_value<std::remove_cvref_t<returned>>::write(
+        rank_access{context}.facts(), call());
+    }
   }
 
   template <class Backend, class Config>
@@ -158,13 +207,18 @@ private:
 
   template <class Config>
   static std::string json(const Config& config) {
-    std::ostringstream out;
-    {
-      cereal::JSONOutputArchive archive{
-        out, cereal::JSONOutputArchive::Options::NoIndent()};
-      archive(cereal::make_nvp("config", config));
+    if constexpr (has_named_fields<Config>) {
+      return json_text(
+        {config_value::table{{"config", to_config_value(config)}}});
+    } else {
+      std::ostringstream out;
+      {
+        cereal::JSONOutputArchive archive{
+          out, cereal::JSONOutputArchive::Options::NoIndent()};
+        archive(cereal::make_nvp("config", config));
+      }
+      return named_config_text(std::move(out).str());
     }
-    return std::move(out).str();
   }
 };
 

@@ -124,6 +124,11 @@ public:
 #endif
 };
 
+/// Loads CAF's network module. With CAF 0.18, its event loop runs all messages
+/// that a socket's data sets off before it asks the kernel for more: without a
+/// system call between them, and without one to wake itself.
+void load_network(caf::actor_system_config& config);
+
 /// The event loop of an actor system whose `system_config` asked for no network
 /// thread. Any thread may run it, one at a time.
 class shared_loop {

@@ -83,7 +83,8 @@ expected<secret_bytes> encoded_key(EVP_PKEY* key) {
   return result;
 }
 
-/// Whether both halves of *key* belong together; reading it does not tell.
+/// Whether both halves of *key* belong together; reading it does not check
+/// that.
 bool is_sound(EVP_PKEY* key) {
   std::unique_ptr<EVP_PKEY_CTX, openssl_free<&EVP_PKEY_CTX_free>> context{
     EVP_PKEY_CTX_new_from_pkey(nullptr, key, nullptr)};
@@ -150,7 +151,7 @@ certificate_authority::make(std::string_view run) {
   ERR_clear_error();
   TROUPE_TRY_VOID(check_run_name(run));
   TROUPE_TRY(auto key, new_key());
-  // A name of its own tells the authorities of two starts of a run apart.
+  // A name of its own distinguishes the authorities of two starts of a run.
   std::uint64_t start = 0;
   RAND_bytes(reinterpret_cast<unsigned char*>(&start), sizeof(start));
   std::string name = "authority ";

@@ -65,6 +65,22 @@ resolution resolve(const std::string& host, std::uint16_t port, int flags) {
   return result;
 }
 
+/// The address of one end of *socket* as a number; empty if it has none.
+std::string end_of(int socket, bool other) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof(address);
+  auto* generic = reinterpret_cast<sockaddr*>(&address);
+  char text[NI_MAXHOST];
+  if ((other ? ::getpeername(socket, generic, &size)
+             : ::getsockname(socket, generic, &size))
+        != 0
+      || ::getnameinfo(generic, size, text, sizeof(text), nullptr, 0,
+                       NI_NUMERICHOST)
+           != 0)
+    return {};
+  return text;
+}
+
 /// A name that is being resolved on a thread of its own: `getaddrinfo` has no
 /// limit, and cannot be interrupted.
 class name_lookup {
@@ -191,7 +207,7 @@ private:
   /// Ends what is under way for *x*, whose time is over.
   void give_up(dialed_address& x) {
     auto limit = concat(" within ", args_.per_address.count(), " ms");
-    if (std::exchange(x.is_resolving, false)) // The lookup itself goes on.
+    if (std::exchange(x.is_resolving, false)) // The lookup itself continues.
       fail(x, "its name was not resolved" + limit);
     std::erase_if(tries_, [&](const dial_try& y) {
       if (y.of != &x)
@@ -293,7 +309,7 @@ private:
     if (what == tls_channel::progress::failed)
       note_failure(x);
     else if (what == tls_channel::progress::done)
-      result_ = dialed_channel{std::move(x.channel), x.of->text};
+      finish(x);
     return what != tls_channel::progress::failed;
   }
 
@@ -330,6 +346,12 @@ private:
     // The door's answer, or the alert that says what it thinks of us.
     std::array<std::byte, 1> answer;
     return x.channel->read(answer).what;
+  }
+
+  void finish(dial_try& x) {
+    auto socket = x.channel->socket();
+    result_ = dialed_channel{std::move(x.channel), x.of->text,
+                             end_of(socket, false), end_of(socket, true)};
   }
 
   void note_failure(dial_try& x) {

@@ -33,6 +33,9 @@ struct dial_args {
 struct dialed_channel {
   std::unique_ptr<tls_channel> channel;
   std::string address; ///< The one of the ticket that led there.
+  /// Its two ends, as numbers.
+  std::string own_end;
+  std::string other_end;
 };
 
 /// Connects an agent to the door of its driver. Tries all addresses of *to* at

@@ -29,7 +29,7 @@ inline constexpr std::size_t max_ticket_size = std::size_t{16} * 1024;
 
 inline constexpr std::size_t max_ticket_addresses = 32;
 
-/// *x* as text: a line for each field and "end", which tells readers of a pipe
+/// *x* as text: a line for each field and "end", which shows readers of a pipe
 /// that it is whole.
 secret_bytes encode(const ticket& x);
 
@@ -43,14 +43,17 @@ expected<ticket> parse_ticket(std::string_view text,
 ///
 /// Fails with `ec::timeout` if it is not whole within *limit*, with
 /// `ec::corrupt` if it is not a ticket.
-expected<ticket> read_ticket(int fd, std::chrono::milliseconds limit);
+expected<ticket> read_ticket(int fd, std::chrono::milliseconds limit,
+                             host_role role = host_role::agent);
 
 /// The ticket in the file at *path*, which may be reached through links, as the
 /// files of a mounted secret are.
 ///
 /// Fails with `ec::invalid_config` unless the file belongs to this user, with
-/// mode 0600 or 0400.
-expected<ticket> read_ticket_file(const fs::path& path);
+/// mode 0600 or 0400, or to root, who may let this process's group read it, as
+/// a mounted secret does.
+expected<ticket> read_ticket_file(const fs::path& path,
+                                  host_role role = host_role::agent);
 
 /// The addresses of this host that others may reach: all of its interfaces
 /// that are up, IPv4 first; those of the loopback if there is no other. Without

@@ -13,6 +13,7 @@
 #include "troupe/runtime/metrics/metrics.hpp"
 #include "troupe/runtime/store/result.hpp"
 #include "troupe/runtime/values/run_context.hpp"
+#include "troupe/runtime/values/run_control.hpp"
 #include "troupe/runtime/values/run_error.hpp"
 #include "troupe/runtime/values/run_status.hpp"
 
@@ -76,6 +77,43 @@ bool inspect(Inspector& f, after_exception& x) {
                             f.field("ranks", x.ranks));
 }
 
+/// The run went from one state to another.
+struct state_changed {
+  std::uint64_t attempt = 0; ///< The current one; between two the next.
+  run_state from = run_state::initializing;
+  run_state to = run_state::initializing;
+};
+
+template <class Inspector>
+bool inspect(Inspector& f, state_changed& x) {
+  return f.object(x).fields(f.field("attempt", x.attempt),
+                            f.field("from", x.from), f.field("to", x.to));
+}
+
+/// Every rank of an attempt runs its loop.
+struct group_started {
+  std::uint64_t attempt = 0;
+  int world_size = 0;
+};
+
+template <class Inspector>
+bool inspect(Inspector& f, group_started& x) {
+  return f.object(x).fields(f.field("attempt", x.attempt),
+                            f.field("world_size", x.world_size));
+}
+
+/// Every rank of an attempt is gone, also of one that did not come up.
+struct group_ended {
+  std::uint64_t attempt = 0;
+  error reason; ///< `ec::none`: all loops returned. `ec::stopped`: as asked.
+};
+
+template <class Inspector>
+bool inspect(Inspector& f, group_ended& x) {
+  return f.object(x).fields(f.field("attempt", x.attempt),
+                            f.field("reason", x.reason));
+}
+
 /// The run is over, however it ended.
 struct after_run {
   result outcome;
@@ -86,9 +124,9 @@ bool inspect(Inspector& f, after_run& x) {
   return f.object(x).fields(f.field("outcome", x.outcome));
 }
 
-/// A callback message was handled. The user's actors fill in only `failures`;
-/// the config decides what they do, and the time is how long the run waited for
-/// the answer.
+/// A callback message was handled. The user's actors fill in only `failures`,
+/// for which the config decides what they do, and `order`; the time is how long
+/// the run waited for the answer.
 struct callback_done {
   double seconds = 0; ///< Time in the callbacks.
   bool abort = false; ///< Whether the run is to end for `failures`.
@@ -96,6 +134,7 @@ struct callback_done {
   std::vector<callback_time> times; ///< One entry per callback, in order.
   /// Callbacks without which the run continues: they were not called.
   std::vector<std::string> skipped;
+  std::optional<run_order> order; ///< What the run is to do now.
 };
 
 template <class Inspector>
@@ -103,7 +142,7 @@ bool inspect(Inspector& f, callback_done& x) {
   return f.object(x).fields(
     f.field("seconds", x.seconds), f.field("abort", x.abort),
     f.field("failures", x.failures), f.field("times", x.times),
-    f.field("skipped", x.skipped));
+    f.field("skipped", x.skipped), f.field("order", x.order));
 }
 
 /// The USER CALLBACK actor: hands events to the user's callbacks, in order.
@@ -116,5 +155,18 @@ using user_callback_actor = caf::typed_actor<
   caf::result<callback_done>(after_exception),
   // The run is over.
   caf::result<callback_done>(after_run)>;
+
+/// The same for actors that also see how the run and its ranks come and go.
+using run_observer_actor = caf::typed_actor<
+  // As above.
+  caf::result<callback_done>(before_run),
+  caf::result<callback_done>(after_report),
+  caf::result<callback_done>(after_exception),
+  caf::result<callback_done>(after_run),
+  // The run has another state.
+  caf::result<callback_done>(state_changed),
+  // The ranks of an attempt run, or are gone.
+  caf::result<callback_done>(group_started),
+  caf::result<callback_done>(group_ended)>;
 
 } // namespace troupe

@@ -1,12 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <variant>
 #include <vector>
 
 #include "troupe/actors/protocol/messages.hpp"
+#include "troupe/runtime/hosts/agent_facts.hpp"
 #include "troupe/runtime/process/rank_snapshot.hpp"
 
 // Between the worker group and the agents of its hosts. All name their attempt;
@@ -23,6 +25,8 @@ struct start_ranks {
   std::optional<checkpoint> resume;
   loop_spec loop;
   bool holds_calls = true; ///< As in `call_batch`.
+  std::uint64_t token = 0; ///< Of the attempt's `ranks_ticket`.
+  std::map<std::string, std::string> environment; ///< Of ranks; has secrets.
 };
 
 template <class Inspector>
@@ -30,7 +34,8 @@ bool inspect(Inspector& f, start_ranks& x) {
   return f.object(x).fields(
     f.field("attempt", x.attempt), f.field("ranks", x.ranks),
     f.field("resume", x.resume), f.field("loop", x.loop),
-    f.field("holds_calls", x.holds_calls));
+    f.field("holds_calls", x.holds_calls), f.field("token", x.token),
+    f.field("environment", x.environment));
 }
 
 /// Asks the ranks of this host to leave their loops: aborts their shared
@@ -158,6 +163,72 @@ template <class Inspector>
 bool inspect(Inspector& f, stacks_shown& x) {
   return f.object(x).fields(f.field("attempt", x.attempt),
                             f.field("ranks", x.ranks));
+}
+
+// -- how a host joins ---------------------------------------------------------
+
+/// The agent of another host is there, and asks for a place in the run. Travels
+/// with the agent.
+struct agent_hello {
+  agent_facts facts;
+};
+
+template <class Inspector>
+bool inspect(Inspector& f, agent_hello& x) {
+  return f.object(x).fields(f.field("facts", x.facts));
+}
+
+/// What an agent needs to start ranks on its host.
+struct host_accepted {
+  std::uint32_t node_rank = 0;
+  std::string run_path; ///< Folder of the run, on storage that all hosts share.
+  std::uint64_t token = 0; ///< In a file there, as in `start_ranks`.
+};
+
+template <class Inspector>
+bool inspect(Inspector& f, host_accepted& x) {
+  return f.object(x).fields(f.field("node_rank", x.node_rank),
+                            f.field("run_path", x.run_path),
+                            f.field("token", x.token));
+}
+
+/// The agent has checked its host with what it got, and waits for ranks unless
+/// it has found a problem.
+struct host_checked {
+  std::uint32_t node_rank = 0;
+  std::uint64_t incarnation = 0;
+  error problem; ///< `ec::none`: it can have ranks.
+};
+
+template <class Inspector>
+bool inspect(Inspector& f, host_checked& x) {
+  return f.object(x).fields(f.field("node_rank", x.node_rank),
+                            f.field("incarnation", x.incarnation),
+                            f.field("problem", x.problem));
+}
+
+/// The launcher of an agent has passed the ticket on. From this process.
+struct agent_launched {
+  std::uint64_t launch = 0; ///< As in `launch_agent`.
+};
+
+template <class Inspector>
+bool inspect(Inspector& f, agent_launched& x) {
+  return f.object(x).fields(f.field("launch", x.launch));
+}
+
+/// It has ended, or could not start. From this process.
+struct launcher_ended {
+  std::uint64_t launch = 0;
+  std::string words;
+  bool may_help = true; ///< Another launch.
+};
+
+template <class Inspector>
+bool inspect(Inspector& f, launcher_ended& x) {
+  return f.object(x).fields(f.field("launch", x.launch),
+                            f.field("words", x.words),
+                            f.field("may_help", x.may_help));
 }
 
 // -- to the worker group ------------------------------------------------------

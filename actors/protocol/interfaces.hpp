@@ -1,10 +1,12 @@
 #pragma once
 
 #include <caf/actor.hpp>
+#include <caf/actor_control_block.hpp>
 #include <caf/result.hpp>
 #include <caf/typed_actor.hpp>
 
 #include "troupe/actors/protocol/callback_messages.hpp"
+#include "troupe/actors/protocol/control_messages.hpp"
 #include "troupe/actors/protocol/host_messages.hpp"
 #include "troupe/actors/protocol/messages.hpp"
 #include "troupe/actors/protocol/store_messages.hpp"
@@ -17,25 +19,32 @@ using trainer_actor = caf::typed_actor<
   // The host agent ends the loop: the run is to stop or a peer has failed.
   caf::result<void>(stop_loop)>;
 
-/// The DRIVER actor: owns the run.
+/// The DRIVER actor: owns the run. To others it is a `run_control_actor`.
 using driver_actor = caf::typed_actor<
   // Whoever spawned the driver starts the run.
   caf::result<void>(start_run),
-  // Anyone ends it in good order.
+  // Anyone stops it; ranks get time to leave their loops.
   caf::result<void>(stop_run),
   // Anyone preempts it: ranks get time for a last checkpoint.
   caf::result<void>(preempt_run),
+  // Anyone ends it as finished, with its next report.
+  caf::result<void>(complete_run),
+  // Anyone changes how many events may wait for callbacks.
+  caf::result<void>(resize_callback_queue),
   // Anyone asks how the run is; answers at once from memory.
   caf::result<run_status>(get_status),
-  // The worker group says how an attempt starts, runs and ends.
+  // Anyone lets an actor follow the run.
+  caf::result<run_status>(follow_run, run_observer_actor),
+  // The worker group reports how an attempt starts, runs and ends.
   caf::result<void>(attempt_started), caf::result<void>(attempt_ended),
   caf::result<void>(attempt_failed), caf::result<void>(attempt_warning),
   caf::result<void>(epoch_advanced),
   // The worker group has a batch; answers once it is durable.
   caf::result<report_committed>(commit_batch),
-  // A rank logs, through its worker group; answers once it is in the journal.
+  // A rank logs; agent and group pass it on. Answers once it is in the
+  // journal.
   caf::result<void>(log_event),
-  // A rank asks, through its worker group, what the run has kept.
+  // A rank asks what the run has kept; agent and group pass it on.
   caf::result<checkpoint_list>(get_checkpoints),
   // The run's store, which looks once a second, ends the run.
   caf::result<void>(storage_lost)>;
@@ -52,7 +61,14 @@ using worker_group_actor = caf::typed_actor<
   caf::result<void>(preempt_attempt),
   // Anyone asks how the ranks are; answers once their hosts have.
   caf::result<group_status>(get_status),
-  // An agent tells what became of its ranks, and what they call.
+  // The process of another host's agent, which comes along, asks for a place.
+  // An error says why there is none.
+  caf::result<host_accepted>(agent_hello, caf::strong_actor_ptr),
+  // It has checked its host; answers once the agent counts.
+  caf::result<void>(host_checked),
+  // The launcher of another host's agent has begun, or ended.
+  caf::result<void>(agent_launched), caf::result<void>(launcher_ended),
+  // An agent reports the starts and ends of its ranks, and their calls.
   caf::result<void>(rank_launched), caf::result<void>(rank_launch_failed),
   caf::result<void>(host_calls), caf::result<void>(rank_loop_ended),
   caf::result<void>(rank_disconnected), caf::result<void>(rank_exited),
@@ -94,14 +110,15 @@ using host_agent_actor = caf::typed_actor<
   caf::result<barrier_released>(join_barrier),
   // A rank's loop is over; answers at once, so that the rank can go.
   caf::result<void>(loop_ended),
-  // What the group answers: events, checkpoints, the rendezvous store.
+  // A rank's calls that are passed on to the group as they are: events,
+  // checkpoints, the rendezvous store.
   caf::result<void>(log_event), caf::result<checkpoint_list>(get_checkpoints),
   caf::result<void>(store_set), caf::result<std::string>(store_get),
   caf::result<std::int64_t>(store_add), caf::result<bool>(store_check),
   caf::result<void>(store_wait), caf::result<bool>(store_erase),
   caf::result<std::int64_t>(store_size),
   caf::result<std::string>(store_compare_set),
-  // The launcher tells what became of the processes or threads.
+  // The launcher reports starts and ends of processes or threads.
   caf::result<void>(rank_launched), caf::result<void>(rank_exited),
   caf::result<void>(rank_launch_failed)>;
 

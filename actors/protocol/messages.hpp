@@ -14,16 +14,18 @@
 #include "troupe/runtime/store/attempt_start.hpp"
 #include "troupe/runtime/values/journal_entry.hpp"
 #include "troupe/runtime/values/run_context.hpp"
+#include "troupe/runtime/values/run_control.hpp"
 #include "troupe/runtime/values/run_error.hpp"
 #include "troupe/runtime/values/run_status.hpp"
 
 // One struct per message. Commands are verbs, facts are past events, answers
-// are nouns. Every message between driver, worker group and ranks names its
-// attempt; one of another attempt is refused or dropped. After each struct
-// comes its wire format: its fields in order of declaration. Those of the
-// rendezvous store are in store_messages.hpp, those between worker group and
-// host agents in host_messages.hpp, those to callbacks in
-// callback_messages.hpp.
+// are nouns. A message between driver, worker group and ranks names its
+// attempt, and is refused or dropped in another one; `get_checkpoints` and
+// `get_status` only read and name none. After each struct comes its wire
+// format: its fields in order of declaration. Messages of the rendezvous store
+// are in store_messages.hpp, those between worker group and host agents in
+// host_messages.hpp, those to callbacks in callback_messages.hpp, what anyone
+// asks of a run in control_messages.hpp.
 
 namespace troupe::internal {
 
@@ -107,13 +109,15 @@ struct attempt_failed {
   bool started = false; ///< Whether `attempt_started` came before.
   error reason;         ///< One sentence for all of it.
   std::map<int, rank_failure> ranks;
+  bool is_final = false; ///< No other attempt would be better.
 };
 
 template <class Inspector>
 bool inspect(Inspector& f, attempt_failed& x) {
   return f.object(x).fields(
     f.field("attempt", x.attempt), f.field("started", x.started),
-    f.field("reason", x.reason), f.field("ranks", x.ranks));
+    f.field("reason", x.reason), f.field("ranks", x.ranks),
+    f.field("is_final", x.is_final));
 }
 
 /// A warning about the attempt, e.g. ranks that keep others waiting.
@@ -262,20 +266,22 @@ struct stop_notice {
   std::uint64_t index = 0;
   std::string reason;
   std::int64_t deadline_ms = 0; ///< Unix time.
+  bool finishes = false;        ///< The run has trained enough: no deadline.
 };
 
 template <class Inspector>
 bool inspect(Inspector& f, stop_notice& x) {
-  return f.object(x).fields(f.field("index", x.index),
-                            f.field("reason", x.reason),
-                            f.field("deadline_ms", x.deadline_ms));
+  return f.object(x).fields(
+    f.field("index", x.index), f.field("reason", x.reason),
+    f.field("deadline_ms", x.deadline_ms), f.field("finishes", x.finishes));
 }
 
 /// Report *index* of every rank is durable.
 struct report_committed {
   std::uint64_t index = 0;
   std::optional<std::string> checkpoint; ///< Folder of its checkpoint.
-  /// For ranks, once the run is preempted.
+  /// For ranks, once the run is preempted. From the driver, if the run ends
+  /// with this report.
   std::optional<stop_notice> stop;
 };
 
@@ -439,36 +445,6 @@ struct start_run {};
 template <class Inspector>
 bool inspect(Inspector& f, start_run& x) {
   return f.object(x).fields();
-}
-
-/// Stops the run in order.
-struct stop_run {
-  std::string reason; ///< Empty: it was asked to.
-};
-
-template <class Inspector>
-bool inspect(Inspector& f, stop_run& x) {
-  return f.object(x).fields(f.field("reason", x.reason));
-}
-
-struct get_status {};
-
-template <class Inspector>
-bool inspect(Inspector& f, get_status& x) {
-  return f.object(x).fields();
-}
-
-/// Gives the ranks *grace_ms* (negative: as long as the run's config says) to
-/// leave their loops, and ends the run.
-struct preempt_run {
-  std::string reason;
-  std::int64_t grace_ms = -1;
-};
-
-template <class Inspector>
-bool inspect(Inspector& f, preempt_run& x) {
-  return f.object(x).fields(f.field("reason", x.reason),
-                            f.field("grace_ms", x.grace_ms));
 }
 
 // -- from the run's store to the driver

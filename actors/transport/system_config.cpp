@@ -1,7 +1,5 @@
 #include "troupe/actors/transport/system_config.hpp"
 
-#include <caf/io/middleman.hpp>
-
 #include "troupe/actors/compat/event_loop.hpp"
 
 namespace troupe {
@@ -9,7 +7,7 @@ namespace troupe {
 using namespace internal;
 
 system_config::system_config(std::size_t scheduler_threads) {
-  load<caf::io::middleman>(); // first: it declares its options
+  load_network(*this); // first: it declares its options
   // The default policy polls: 264 µs per round trip instead of 62, and busy
   // idle cores.
   set("caf.scheduler.policy", "sharing");

@@ -13,7 +13,7 @@ struct csv_options {
   rank_values ranks = rank_values::first;
   non_finite numbers = non_finite::send; ///< As `nan`, `inf`, `-inf`.
 
-  /// Lists what is saved for `troupe-sync`.
+  /// Lists what is saved for `troupe sync`.
   template <class Visitor>
   void visit(Visitor& option) {
     option.harmless("file", file);

@@ -55,10 +55,11 @@ std::string csv_sink::options() const {
 expected<void> csv_sink::check(const tracked_run&) const {
   const fs::path file{options_.file};
   static constexpr std::array taken{
-    "attempts",   "callbacks.told", "checkpoints", "comet",    "journal.jsonl",
-    "lock",       "logs",           "media",       "mlruns",   "params.json",
-    "ranks",      "report.html",    "result.json", "run.json", "sinks",
-    "state.json", "tensorboard",    "wandb"};
+    "attempts",    "callbacks",     "callbacks.told", "checkpoints",
+    "comet",       "journal.jsonl", "lock",           "logs",
+    "media",       "mlruns",        "params.json",    "ranks",
+    "report.html", "result.json",   "return_values",  "run.json",
+    "sinks",       "state.json",    "tensorboard",    "wandb"};
   // Files that end in ".new" are replacements under construction.
   if (file.empty() || file.filename() != file || file.filename_is_dot()
       || file.filename_is_dot_dot() || file.extension() == ".new"

@@ -20,7 +20,7 @@ struct result_json_options {
   non_finite numbers = non_finite::send;
   json_non_finite spelling = json_non_finite::text; ///< Of NaN and infinities.
 
-  /// Lists what is saved for `troupe-sync`.
+  /// Lists what is saved for `troupe sync`.
   template <class Visitor>
   void visit(Visitor& option) {
     option.harmless("ranks", ranks);

@@ -44,7 +44,7 @@ struct mlflow_options {
   /// Copies each checkpoint to the artifacts. Otherwise only its path is shown.
   bool upload_checkpoints = false;
 
-  /// Lists what is saved for `troupe-sync`.
+  /// Lists what is saved for `troupe sync`.
   template <class Visitor>
   void visit(Visitor& option) {
     option("tracking_uri", tracking_uri);

@@ -6,22 +6,14 @@
 #include <memory>
 #include <string>
 #include <thread>
-#include <vector>
 
+#include "troupe/callbacks/http/http_server.hpp"
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/process/descriptor.hpp"
 
 namespace troupe::internal {
 
-/// Serves one page over HTTP/1.1 on its own thread.
-///
-/// Answers GET and HEAD. Refuses requests of more than 8 KiB and drops clients
-/// that send or read too slowly. Accepts at most 32 connections, each for one
-/// request. Without a free descriptor, clients wait until there is one.
-///
-/// At a loopback address it refuses requests whose `Host` is a name other than
-/// `localhost`: a web page could map its own name to this address (DNS
-/// rebinding) and make a browser on this host read the page.
+/// Serves one page on its own thread, to GET and HEAD; see `http_server`.
 class page_server {
 public:
   struct page {
@@ -34,8 +26,8 @@ public:
     std::chrono::milliseconds patience{5000};
   };
 
-  static constexpr std::size_t max_request = 8 * 1024;
-  static constexpr std::size_t max_connections = 32;
+  static constexpr auto max_request = http_server::max_request;
+  static constexpr auto max_connections = http_server::max_connections;
 
   /// Fails with `ec::invalid_config` if *address* is not an IPv4 address, with
   /// `ec::conflict` if the port is taken.
@@ -48,36 +40,15 @@ public:
   page_server& operator=(const page_server&) = delete;
 
   /// `127.0.0.1:9099`
-  const std::string& address() const noexcept { return address_; }
+  const std::string& address() const noexcept { return server_.address(); }
 
 private:
-  using clock = std::chrono::steady_clock;
-
-  struct connection {
-    unique_fd socket;
-    clock::time_point deadline;
-    std::string input;
-    std::string output;    ///< The rest of the reply.
-    bool answered = false; ///< All is sent; the client must close.
-  };
-
-  page_server(unique_fd listener, unique_fd stop, std::string address,
-              bool loopback, page what);
+  page_server(http_server server, unique_fd stop);
 
   void run();
-  void accept_one();
-  /// Whether the connection stays open.
-  bool serve(connection& x);
-  bool is_for_us(const std::string& request) const;
-  std::string reply_to(const std::string& request) const;
 
-  unique_fd listener_;
+  http_server server_;
   unique_fd stop_;
-  std::string address_;
-  bool loopback_;
-  page page_;
-  clock::time_point next_accept_; ///< No earlier, after a failure.
-  std::vector<connection> connections_;
   std::thread thread_;
 };
 

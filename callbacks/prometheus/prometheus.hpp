@@ -24,7 +24,7 @@ struct prometheus_options {
   std::chrono::seconds grace{300};
   rank_values ranks = rank_values::mean;
 
-  /// Lists what is saved for `troupe-sync`.
+  /// Lists what is saved for `troupe sync`.
   template <class Visitor>
   void visit(Visitor& option) {
     option("address", address);

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -22,65 +24,42 @@ using points = std::vector<curve_point>;
 constexpr std::size_t max_all_points = 60'000;
 constexpr std::size_t min_points = 50;
 
-/// Writes the groups of curves, then the axes that they share.
+/// Over all runs that are compared.
+constexpr std::size_t max_compared_curves = 2'000;
+
+struct labeled_curve {
+  std::string label;
+  const curve* data;
+  std::optional<std::size_t> run; ///< Of several that are compared.
+};
+
+struct chart {
+  std::string title;
+  const char* unit;
+  std::vector<labeled_curve> curves;
+};
+
+/// Writes groups of charts, then the axes that their curves share.
 class curve_writer {
 public:
-  curve_writer(object_writer& out, const journal_digest& x)
-    : out_(out), digest_(x) {
-    auto curves = x.reported.size() + x.logged.size() + x.of_ranks.size() + 3;
-    limit_ = std::clamp(max_all_points / curves, min_points, curve::max_points);
+  /// *curves*: about how many there are.
+  curve_writer(object_writer& out, std::size_t curves)
+    : out_(out), groups_(out.begin("groups")),
+      limit_(std::clamp(max_all_points / std::max<std::size_t>(curves, 1),
+                        min_points, curve::max_points)) {}
+
+  void append_group(const char* name, const char* over,
+                    const std::vector<chart>& charts) {
+    append_charts(groups_.begin(name), over, charts);
   }
 
-  void write() {
-    object_writer groups{out_.begin("groups")};
-    append_group(groups.begin("metrics"), "report", digest_.reported);
-    append_group(groups.begin("logged"), "step", digest_.logged);
-    append_times(groups.begin("times"));
-    groups.end();
+  void end() {
+    groups_.end();
     out_.array_field(
       "axes", axes_, [](std::string& out, auto* x) { out += *x; }, ",\n");
   }
 
 private:
-  using labeled = std::pair<std::string, const curve*>;
-
-  struct chart {
-    std::string title;
-    const char* unit;
-    std::vector<labeled> curves;
-  };
-
-  void append_group(std::string& out, const char* over,
-                    const journal_digest::curve_map& all) {
-    std::vector<chart> charts;
-    for (auto& [name, x] : all)
-      charts.push_back({name, "", {{name, &x}}});
-    append_charts(out, over, charts);
-  }
-
-  void append_times(std::string& out) {
-    std::vector<chart> all;
-    if (!digest_.step_times.points().empty()) {
-      all.push_back(step_times());
-      all.push_back(
-        {"Wait for the slowest rank", "s", {{"wait", &digest_.waits}}});
-    }
-    if (!digest_.intervals.points().empty())
-      all.push_back(
-        {"From report to report", "s", {{"interval", &digest_.intervals}}});
-    append_charts(out, "report", all);
-  }
-
-  chart step_times() const {
-    if (digest_.ranks.size() > journal_digest::max_rank_curves)
-      return {
-        "Step time over all ranks", "s", {{"all ranks", &digest_.step_times}}};
-    chart result{"Step time of each rank", "s", {}};
-    for (auto& x : digest_.of_ranks)
-      result.curves.emplace_back(concat("rank ", result.curves.size()), &x);
-    return result;
-  }
-
   void append_charts(std::string& out, const char* over,
                      const std::vector<chart>& all) {
     object_writer group{out};
@@ -96,16 +75,18 @@ private:
     append_name(to.begin("title"), x.title);
     to.field("unit", x.unit);
     to.array_field("curves", x.curves, [this](std::string& list, auto& one) {
-      append_curve(list, one.first, *one.second);
+      append_curve(list, one);
     });
     to.end();
   }
 
-  void append_curve(std::string& out, const std::string& label,
-                    const curve& x) {
+  void append_curve(std::string& out, const labeled_curve& one) {
+    auto& x = *one.data;
     auto all = x.reduced(limit_);
     object_writer to{out};
-    append_name(to.begin("label"), label);
+    append_name(to.begin("label"), one.label);
+    if (one.run)
+      to.field("run", *one.run);
     to.field("axis", axis_of(all));
     numbers(to, "mean", all, 6, &curve_point::mean);
     if (std::ranges::any_of(all, [](auto& p) { return p.min < p.max; })) {
@@ -170,16 +151,91 @@ private:
   }
 
   object_writer& out_;
-  const journal_digest& digest_;
-  std::size_t limit_ = 0; ///< Points of one curve.
+  object_writer groups_;
+  std::size_t limit_; ///< Points of one curve.
   std::map<std::string, std::size_t> known_axes_;
   std::vector<const std::string*> axes_; ///< In order of their numbers.
 };
 
+std::vector<chart> charts_of(const journal_digest::curve_map& all) {
+  std::vector<chart> result;
+  for (auto& [name, x] : all)
+    result.push_back({name, "", {{name, &x, {}}}});
+  return result;
+}
+
+chart chart_of_step_times(const journal_digest& x) {
+  if (x.ranks.size() > journal_digest::max_rank_curves)
+    return {
+      "Step time over all ranks", "s", {{"all ranks", &x.step_times, {}}}};
+  chart result{"Step time of each rank", "s", {}};
+  for (auto& one : x.of_ranks)
+    result.curves.push_back({concat("rank ", result.curves.size()), &one, {}});
+  return result;
+}
+
+std::vector<chart> charts_of_times(const journal_digest& x) {
+  std::vector<chart> result;
+  if (!x.step_times.points().empty()) {
+    result.push_back(chart_of_step_times(x));
+    result.push_back(
+      {"Wait for the slowest rank", "s", {{"wait", &x.waits, {}}}});
+  }
+  if (!x.intervals.points().empty())
+    result.push_back(
+      {"From report to report", "s", {{"interval", &x.intervals, {}}}});
+  return result;
+}
+
+/// The first *limit* charts by name, and how many there would be.
+std::pair<std::vector<chart>, std::size_t>
+compared_charts(std::span<const labeled_digest> all,
+                journal_digest::curve_map journal_digest::*field,
+                std::size_t limit) {
+  std::map<std::string_view, chart> by_name;
+  for (std::size_t run = 0; run < all.size(); ++run)
+    for (auto& [name, x] : (*all[run].digest).*field) {
+      auto i = by_name.try_emplace(name, chart{name, "", {}}).first;
+      i->second.curves.push_back({all[run].label, &x, run});
+    }
+  std::vector<chart> result;
+  for (auto& entry : by_name)
+    if (result.size() < limit)
+      result.push_back(std::move(entry.second));
+  return {std::move(result), by_name.size()};
+}
+
+std::size_t count_curves(const std::vector<chart>& charts) {
+  std::size_t result = 0;
+  for (auto& x : charts)
+    result += x.curves.size();
+  return result;
+}
+
 } // namespace
 
 void append_charts(json::object_writer& out, const journal_digest& x) {
-  curve_writer{out, x}.write();
+  curve_writer writer{out, x.reported.size() + x.logged.size()
+                             + x.of_ranks.size() + 3};
+  writer.append_group("metrics", "report", charts_of(x.reported));
+  writer.append_group("logged", "step", charts_of(x.logged));
+  writer.append_group("times", "report", charts_of_times(x));
+  writer.end();
+}
+
+std::size_t append_compared_charts(json::object_writer& out,
+                                   std::span<const labeled_digest> all) {
+  auto limit = std::max<std::size_t>(
+    max_compared_curves / std::max<std::size_t>(all.size(), 1), 1);
+  auto [reported, reported_count] =
+    compared_charts(all, &journal_digest::reported, limit);
+  auto [logged, logged_count] =
+    compared_charts(all, &journal_digest::logged, limit - reported.size());
+  curve_writer writer{out, count_curves(reported) + count_curves(logged)};
+  writer.append_group("metrics", "report", reported);
+  writer.append_group("logged", "step", logged);
+  writer.end();
+  return reported_count + logged_count - reported.size() - logged.size();
 }
 
 } // namespace troupe::internal

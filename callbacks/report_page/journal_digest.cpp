@@ -121,7 +121,7 @@ void journal_digest::add_event(const journal_event& x) {
     return;
   }
   if (x.kind == event_kind::attempt_begun) {
-    auto first = x.fields.number("first_report").value_or(0);
+    auto first = x.fields.find_number("first_report").value_or(0);
     begin_attempt({.number = x.attempt,
                    .time = x.time,
                    .first_report = static_cast<std::uint64_t>(first),
@@ -141,7 +141,7 @@ void journal_digest::add_event(const journal_event& x) {
 
 void journal_digest::add_logged(const journal_event& x, const metrics& values) {
   // A damaged journal may have any number.
-  auto step = x.fields.number("step").value_or(0);
+  auto step = x.fields.find_number("step").value_or(0);
   for (auto& [name, value] : values)
     if (value.is_number()) {
       std::array numbers{value.number()};

@@ -1,7 +1,8 @@
 'use strict';
 
-// Draws a run from the JSON in #data; page_data.hpp tells what is in it. Everything that came from outside gets into the
-// document as text, never as markup.
+// Draws a run, or several side by side, from the JSON in #data; page_data.hpp and comparison.hpp tell what is in it. A page
+// of `troupe serve` gets it from there, again and again.
+// Everything that came from outside gets into the document as text, never as markup.
 
 let data;
 const view = { over: 'report', scale: 'linear', filter: '' };
@@ -86,6 +87,14 @@ function pairs(label, all) {
     ...all.map(([name, text]) => element('tr', {}, element('th', { scope: 'row' }, name), element('td', {}, text)))));
 }
 
+const dashed = dashes => dashes ? { 'stroke-dasharray': dashes } : {};
+
+/// A piece of the line of a curve.
+function sampleOf({ color, dashes }) {
+  return element('svg', { class: 'line', width: 20, height: 8, viewBox: '0 0 20 8', style: `--color:${color}`, 'aria-hidden': 'true' },
+    element('path', { class: 'sample', d: 'M1,4H19', ...dashed(dashes) }));
+}
+
 // -- scales: from values to pixels, with round ticks
 
 function roundStep(span, count, steps = [1, 2, 5, 10]) {
@@ -126,13 +135,18 @@ function makeScale(low, high, from, to, log = false) {
 
 // -- one chart
 
+/// Color and dashes of curve number *i*: of more than eight, those of one color differ in their dashes.
+function lookOf(i) {
+  return { color: `var(--curve-${i % 8})`, dashes: ['', '7 4', '2 4', '9 3 2 3'][Math.floor(i / 8) % 4] };
+}
+
 class Chart {
   constructor(spec, over) {
     this.title = spec.title;
     this.unit = spec.unit;
     this.over = over;
     this.cursor = null; // an x that the pointer or a key has chosen, here or in another chart
-    this.curves = spec.curves.map((curve, i) => ({ ...curve, axis: data.axes[curve.axis], color: `var(--curve-${i % 8})` }));
+    this.curves = spec.curves.map((curve, i) => ({ ...curve, axis: data.axes[curve.axis], ...lookOf(curve.run ?? i) }));
     this.build();
   }
 
@@ -162,7 +176,7 @@ class Chart {
   makeSeries() {
     this.seriesValues = this.curves.map(() => element('span'));
     return element('ul', { class: 'series' }, ...this.curves.map((curve, i) =>
-      element('li', {}, element('i', { style: `--color:${curve.color}` }), curve.label, this.seriesValues[i])));
+      element('li', {}, sampleOf(curve), curve.label, this.seriesValues[i])));
   }
 
   /// Charts with the same name here share a cursor.
@@ -288,7 +302,7 @@ class Chart {
     const xs = this.xs(curve);
     const runs = this.runs(curve);
     const at = (i, list) => `${px(this.x(xs[i]))},${px(this.y(list[i]))}`;
-    const group = element('g', { class: 'series-line', style: `--color:${curve.color}`, 'data-label': curve.label });
+    const group = element('g', { class: 'series-line', style: `--color:${curve.color}`, 'data-label': curve.label, ...dashed(curve.dashes) });
     if (curve.min) {
       // A log scale has no place for what is not positive: the band then ends at the bottom.
       const low = curve.min.map(y => this.log && y <= 0 ? this.lowest : y);
@@ -335,16 +349,23 @@ class Chart {
 
   // -- reading values
 
+  /// All places on the x axis that have a value.
+  places() {
+    const axes = new Set(this.curves.map(curve => curve.axis));
+    if (axes.size === 1) return this.xs(this.curves[0]);
+    return [...new Set(this.curves.flatMap(curve => this.xs(curve)))].sort((a, b) => a - b);
+  }
+
   point(event) {
     const box = this.plot.getBoundingClientRect();
     const pixel = (event.clientX - box.left) * this.plot.viewBox.baseVal.width / box.width;
-    const xs = this.xs(this.curves[0]);
+    const xs = this.places();
     const nearest = this.nearest(xs, x => Math.abs(this.x(x) - pixel));
     setCursor(xs[nearest], this.axisName());
   }
 
   key(event) {
-    const xs = this.xs(this.curves[0]);
+    const xs = this.places();
     const now = this.cursor === null ? -1 : this.nearest(xs, x => Math.abs(x - this.cursor));
     const by = event.shiftKey ? 10 : 1;
     const last = xs.length - 1;
@@ -369,25 +390,34 @@ class Chart {
     return `${this.over} ${Math.round(x[i])} · ${timeText(t[i])}${count > 1 ? ` · mean of ${count}` : ''}`;
   }
 
+  /// Which point of the curve is read; none where a run had not begun or was over.
+  pointOf(curve) {
+    const xs = this.xs(curve);
+    if (this.cursor === null) return xs.length - 1;
+    if (data.runs && (this.cursor < xs[0] || this.cursor > xs[xs.length - 1])) return -1;
+    return this.nearest(xs, x => Math.abs(x - this.cursor));
+  }
+
   /// Puts values at the cursor, or the last ones, into caption and read-out.
   show() {
     this.pointer.replaceChildren();
-    const first = this.curves[0];
-    const at = this.curves.map(curve => this.cursor === null ? curve.mean.length - 1
-      : this.nearest(this.xs(curve), x => Math.abs(x - this.cursor)));
-    this.value.textContent = this.curves.length > 1 ? '' : this.format(first.mean[at[0]]);
-    this.curves.forEach((curve, i) => { if (this.seriesValues) this.seriesValues[i].textContent = this.format(curve.mean[at[i]]); });
+    const at = this.curves.map(curve => this.pointOf(curve));
+    const chosen = Math.max(at.findIndex(i => i >= 0), 0);
+    const first = this.curves[chosen];
+    const point = Math.max(at[chosen], 0);
+    this.value.textContent = this.curves.length > 1 ? '' : this.format(first.mean[point]);
+    this.curves.forEach((curve, i) => { if (this.seriesValues) this.seriesValues[i].textContent = at[i] < 0 ? '–' : this.format(curve.mean[at[i]]); });
     if (this.cursor === null) {
-      this.readout.textContent = this.curves.length > 1 ? `last at ${this.axisLabel(first, at[0])}` : this.extent(first);
+      this.readout.textContent = this.curves.length === 1 ? this.extent(first) : data.runs ? 'last value of each run' : `last at ${this.axisLabel(first, point)}`;
       return;
     }
-    const range = first.min && first.min[at[0]] !== null && this.curves.length === 1
-      ? ` · ${this.format(first.min[at[0]])} to ${this.format(first.max[at[0]])}` : '';
-    this.readout.textContent = this.axisLabel(first, at[0]) + range;
-    const x = px(this.x(this.xs(first)[at[0]]));
+    const range = first.min && first.min[point] !== null && this.curves.length === 1
+      ? ` · ${this.format(first.min[point])} to ${this.format(first.max[point])}` : '';
+    this.readout.textContent = this.axisLabel(first, point) + range;
+    const x = px(this.x(this.xs(first)[point]));
     this.pointer.append(element('line', { class: 'cursor', x1: x, x2: x, y1: this.area.top, y2: px(this.area.bottom) }));
     this.curves.forEach((curve, i) => {
-      const y = curve.mean[at[i]];
+      const y = at[i] < 0 ? null : curve.mean[at[i]];
       if (y === null || (this.log && y <= 0)) return;
       this.pointer.append(element('circle', { class: 'dot', r: 4, style: `--color:${curve.color}`, cx: px(this.x(this.xs(curve)[at[i]])), cy: px(this.y(y)) }));
     });
@@ -448,8 +478,11 @@ function applyTheme(value) {
   else document.documentElement.dataset.theme = value;
 }
 
+/// Once, and again when there are so many charts that a filter helps.
 function buildToolbar() {
   const toolbar = document.getElementById('toolbar');
+  if (toolbar.childElementCount && !!toolbar.querySelector('[type="search"]') === charts.length > 6) return;
+  toolbar.replaceChildren();
   for (const name of ['over', 'scale']) {
     view[name] = remembered(name, view[name], options[name]);
     toolbar.append(choice(name, options[name], view[name], value => {
@@ -460,7 +493,10 @@ function buildToolbar() {
   }
   if (charts.length > 6) {
     const filter = element('input', { type: 'search', placeholder: 'Filter metrics', 'aria-label': 'Filter metrics by name' });
-    filter.addEventListener('input', () => showOnly(filter.value.trim().toLowerCase()));
+    filter.addEventListener('input', () => {
+      view.filter = filter.value.trim().toLowerCase();
+      showOnly(view.filter);
+    });
     toolbar.append(filter);
   }
   const theme = remembered('theme', 'auto', options.theme);
@@ -486,7 +522,8 @@ function showOnly(text) {
 function buildKey() {
   const sample = (...children) => element('svg', { width: 22, height: 12, viewBox: '0 0 22 12', style: '--color:var(--curve-0)', 'aria-hidden': 'true' }, ...children);
   const all = charts.flatMap(chart => chart.curves);
-  const entries = [[sample(element('path', { class: 'curve', d: 'M1,6H21' })), 'mean over ranks']];
+  const entries = data.runs ? data.runs.map(({ name }, i) => [sampleOf(lookOf(i)), name])
+    : [[sample(element('path', { class: 'curve', d: 'M1,6H21' })), 'mean over ranks']];
   if (all.some(curve => curve.min)) entries.push([sample(element('path', { class: 'band', d: 'M1,1H21V11H1Z' }), element('path', { class: 'curve', d: 'M1,6H21' })),
     all.some(curve => curve.axis.of) ? 'lowest to highest, over ranks and the reports of a point' : 'lowest to highest rank']);
   if (data.checkpoints.marks.length) entries.push([sample(element('path', { class: 'checkpoint', d: 'M11,2l4,4l-4,4l-4,-4Z' })), 'checkpoint']);
@@ -524,16 +561,16 @@ function drawMetrics() {
   if (logged.charts.length) result.push(element('h3', {}, 'Logged by the train loop'), chartGrid('logged'));
   result.push(result.length ? element('details', {}, element('summary', {}, 'Values as a table'), valueTable())
     : hint('No metric has been reported yet.'));
-  if (data.texts.length) result.push(element('h3', {}, 'Texts, the last of each'), pairs('Texts', data.texts));
+  if (data.texts?.length) result.push(element('h3', {}, 'Texts, the last of each'), pairs('Texts', data.texts));
   return result;
 }
 
 function valueTable() {
-  const rows = ['metrics', 'logged'].flatMap(name => data.groups[name].charts.map(({ title, curves }) => {
-    const [last, at, low, high, count] = curves[0].total;
-    return [title, ...[last, low, high].map(x => numberText(x, 6)), `${numberText(at, 12)} ${data.groups[name].over}`, count];
-  }));
-  return table('Values of metrics', [['Metric'], ['Last mean', 'number'], ['Lowest', 'number'], ['Highest', 'number'],
+  const rows = ['metrics', 'logged'].flatMap(name => data.groups[name].charts.flatMap(({ title, curves }) => curves.map(curve => {
+    const [last, at, low, high, count] = curve.total;
+    return [title, ...data.runs ? [curve.label] : [], ...[last, low, high].map(x => numberText(x, 6)), `${numberText(at, 12)} ${data.groups[name].over}`, count];
+  })));
+  return table('Values of metrics', [['Metric'], ...data.runs ? [['Run']] : [], ['Last mean', 'number'], ['Lowest', 'number'], ['Highest', 'number'],
     ['Last at', 'number'], ['Values', 'number']], rows);
 }
 
@@ -591,7 +628,43 @@ function drawLogs() {
     element('pre', { tabindex: 0, 'aria-label': file }, text || '(empty)')));
 }
 
-const sections = [
+// -- several runs side by side
+
+function drawRuns() {
+  const best = ({ best }) => best ? [`${best[0]} ${numberText(best[2])} `, element('span', { class: 'hint' }, best[1] === 'max' ? 'highest' : 'lowest')] : '';
+  const begin = x => x.begin === undefined ? '' : timeElement((x.begin - data.begin) / 1000);
+  return [table('Runs', [['Run'], ['Status'], ['Reports', 'number'], ['Ranks', 'number'], ['Attempts', 'number'], ['Checkpoints', 'number'],
+    ['Began (UTC)'], ['Time span', 'number'], ['Best', 'number'], ['Error', 'long'], ['Folder', 'long']],
+  data.runs.map((x, i) => [element('span', { class: 'run' }, sampleOf(lookOf(i)), x.name), element('span', { class: 'status', 'data-status': x.status }, x.status),
+    x.reports, x.world || '–', x.attempts, x.checkpoints, begin(x), x.seconds === undefined ? '' : timeText(x.seconds), best(x), x.error, x.path]))];
+}
+
+/// A table with a column for each run; rows in which they differ are marked and come first.
+function differences(label, all, empty) {
+  if (!all.length) return [hint(empty)];
+  const sorted = [...all].sort((a, b) => b[2] - a[2]);
+  const head = element('tr', {}, element('th', { scope: 'col' }, 'Name'), ...data.runs.map(({ name }) => element('th', { scope: 'col' }, name)));
+  const rows = sorted.map(([name, values, differs]) => element('tr', differs ? { class: 'differs' } : {}, element('th', { scope: 'row' }, name),
+    ...values.map(value => element('td', { class: 'long' }, value ?? '–'))));
+  const count = all.filter(([, , differs]) => differs).length;
+  return [hint(count ? `They differ in ${count} of ${all.length}.` : 'They do not differ.'),
+    tableBox(label, {}, element('thead', {}, head), element('tbody', {}, ...rows))];
+}
+
+const comparedSections = [
+  ['metrics', 'Metrics', 'Metrics', drawMetrics],
+  ['runs', 'Runs', 'Runs', drawRuns],
+  ['config', 'Config', 'Config', () => differences('Config', data.config, 'The train loops have none.')],
+  ['environment', 'Environment', 'Environment', () => differences('Environment', data.environment, 'It is not known.')],
+];
+
+function comparedOverview() {
+  return [element('div', { class: 'title' }, element('h1', {}, data.name), element('span', { class: 'status' }, `${data.runs.length} runs, compared`))];
+}
+
+// -- the page of a run
+
+const runSections = [
   ['metrics', 'Metrics', 'Metrics', drawMetrics],
   ['times', 'Times', 'Time per report', drawTimes],
   ['checkpoints', 'Checkpoints', 'Checkpoints', drawCheckpoints],
@@ -610,35 +683,183 @@ function section([id, , title, draw]) {
 
 // -- the page
 
-function overview() {
+function runOverview() {
   const fact = (name, value) => element('div', {}, element('dt', {}, name), element('dd', {}, value));
   const result = [element('div', { class: 'title' }, element('h1', {}, data.name),
     element('span', { class: 'status', 'data-status': data.status }, data.status)),
   element('dl', { class: 'facts' }, fact('Reports', data.reports), fact('Ranks', data.world || '–'), fact('Attempts', data.attempts.count),
     fact('Checkpoints', data.checkpoints.committed),
     ...data.begin === null ? [] : [fact('Time span', timeText(data.end)), fact('Last entry (UTC)', timeElement(data.end))])];
-  if (data.complaints.length) result.push(notice('', 'Not everything of this run could be shown.',
-    element('ul', {}, ...data.complaints.map(x => element('li', {}, x)))));
   if (data.error) result.push(notice('error', 'The run did not finish.', element('pre', {}, data.error)));
-  return [...result, element('nav', { 'aria-label': 'Sections' },
-    ...sections.map(([id, link]) => element('a', { href: `#${id}` }, link)))];
+  return result;
 }
 
-function drawPage() {
-  data = JSON.parse(document.getElementById('data').textContent);
-  const header = overview();
-  const content = sections.map(section);
-  document.querySelector('header').replaceChildren(...header);
-  document.querySelector('main').replaceChildren(...content);
-  if (charts.length) {
-    document.querySelector('#metrics h2').after(buildKey());
-    document.body.append(element('div', { id: 'announcement', 'aria-live': 'polite', style: 'position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%)' }));
+function overview(sections) {
+  return [...data.runs ? comparedOverview() : runOverview(),
+    ...data.complaints.length ? [notice('', data.runs ? 'Not everything of these runs could be shown.' : 'Not everything of this run could be shown.',
+      element('ul', {}, ...data.complaints.map(x => element('li', {}, x))))] : [],
+    element('nav', { 'aria-label': 'Sections' }, ...sections.map(([id, link]) => element('a', { href: `#${id}` }, link)))];
+}
+
+/// Takes over what the reader has done to *old*, which *fresh* replaces.
+function keepState(old, fresh) {
+  const boxes = [...old.querySelectorAll('details')];
+  [...fresh.querySelectorAll('details')].forEach((box, i) => { if (boxes[i]) box.open = boxes[i].open; });
+  const names = new Set([...old.querySelectorAll('.chart.wide')].map(x => x.dataset.name));
+  for (const figure of fresh.querySelectorAll('.chart'))
+    if (names.has(figure.dataset.name)) {
+      figure.classList.add('wide');
+      figure.querySelector('button').setAttribute('aria-pressed', 'true');
+    }
+}
+
+/// Puts *sections* into the page; those that look the same as before stay.
+function placeSections(sections) {
+  const main = document.querySelector('main');
+  const fresh = sections.map(section);
+  const metrics = fresh.find(x => x.id === 'metrics');
+  if (charts.length && metrics) metrics.querySelector('h2').after(buildKey());
+  const old = [...main.children];
+  if (old.length !== fresh.length || old.some((x, i) => x.id !== fresh[i].id)) {
+    main.replaceChildren(...fresh);
+    return;
   }
-  buildToolbar();
-  drawAll();
+  fresh.forEach((x, i) => {
+    keepState(old[i], x);
+    if (!old[i].isEqualNode(x)) old[i].replaceWith(x);
+  });
 }
 
-try { drawPage(); } catch (error) {
+function drawPage(next) {
+  data = next;
+  charts.length = 0;
+  if (data.runs) { // which have no marks of one run, and times since the first began
+    data.attempts = { last: [] };
+    data.checkpoints = { marks: [] };
+    data.begin = Math.min(...data.runs.map(x => x.begin ?? Infinity));
+  }
+  const sections = data.runs ? comparedSections : runSections;
+  document.querySelector('header').replaceChildren(...overview(sections));
+  placeSections(sections);
+  if (charts.length && !document.getElementById('announcement'))
+    document.body.append(element('div', { id: 'announcement', 'aria-live': 'polite', style: 'position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%)' }));
+  buildToolbar();
+  if (view.filter) showOnly(view.filter);
+  else drawAll();
+}
+
+// -- the pages of `troupe serve`: all runs of a folder, or one of them, as they change
+
+const live = { source: null, token: '', run: '', stop: null };
+
+const linkTo = run => `#${new URLSearchParams({ token: live.token, ...run ? { run } : {} })}`;
+
+/// Shows what the address asks for; anything else that was shown goes.
+function startLive() {
+  const place = new URLSearchParams(location.hash.slice(1));
+  live.token = place.get('token') ?? '';
+  live.run = place.get('run') ?? '';
+  live.stop = live.run ? stopButtons(live.run) : null;
+  live.source?.close();
+  charts.length = 0;
+  view.filter = '';
+  document.title = live.run || 'Runs';
+  applyTheme(remembered('theme', 'auto', options.theme));
+  const toolbar = document.getElementById('toolbar');
+  toolbar.replaceChildren();
+  toolbar.hidden = true;
+  document.querySelector('header').replaceChildren(element('h1', {}, document.title));
+  document.querySelector('main').replaceChildren(hint('Waiting for the server.'));
+  live.source = new EventSource(`/events?${new URLSearchParams({ token: live.token, run: live.run })}`);
+  const on = (kind, draw) => live.source.addEventListener(kind, event => {
+    try { draw(JSON.parse(event.data)); } catch (error) { document.querySelector('main').replaceChildren(failure('This page', error)); }
+  });
+  on('runs', drawList);
+  on('run', drawLiveRun);
+  on('problem', ({ message }) => sayState(message));
+  live.source.addEventListener('open', () => sayState(''));
+  live.source.addEventListener('error', () => sayState(live.source.readyState === EventSource.CLOSED
+    ? 'The server does not let this page in. Open the address that it printed; it serves 16 pages at once.'
+    : 'The server cannot be reached. The page shows what was last known.'));
+}
+
+/// A line above the page, if there is something to say.
+function sayState(text) {
+  document.getElementById('state')?.remove();
+  if (text) document.body.prepend(element('div', { id: 'state', role: 'status' }, text));
+}
+
+function drawLiveRun({ name, state, can_stop: canStop, run }) {
+  const [left, top, focus] = [scrollX, scrollY, document.activeElement];
+  const chart = focus?.closest?.('.chart')?.dataset.name;
+  const cursors = new Map(charts.map(x => [x.axisName(), x.cursor]));
+  sayState('');
+  drawPage({ ...run, name, status: state });
+  document.querySelector('header').prepend(element('nav', { 'aria-label': 'Pages' }, element('a', { href: linkTo() }, 'All runs')));
+  if (canStop) document.querySelector('.title').append(live.stop);
+  for (const x of charts) x.cursor = cursors.get(x.axisName()) ?? null;
+  for (const x of charts) if (x.cursor !== null && !x.figure.hidden) x.show();
+  if (live.stop.contains(focus)) focus.focus();
+  else if (chart) charts.find(x => x.title === chart)?.plot.focus({ preventScroll: true });
+  scrollTo(left, top);
+}
+
+/// Buttons that ask once more before they end the run.
+function stopButtons(run) {
+  const said = element('span', { class: 'hint', role: 'status' });
+  const button = (text, preempt) => {
+    const result = element('button', { type: 'button' }, text);
+    let asked = null;
+    const calm = () => { asked = null; result.textContent = text; };
+    result.addEventListener('click', async () => {
+      if (asked === null) {
+        asked = setTimeout(calm, 5000);
+        result.textContent = `${text}: sure?`;
+        return;
+      }
+      clearTimeout(asked);
+      calm();
+      try {
+        const answer = await fetch(`/stop?${new URLSearchParams({ run, preempt })}`, { method: 'POST', headers: { Authorization: `Bearer ${live.token}` } });
+        said.textContent = (await answer.text()).trim();
+      } catch { said.textContent = 'The server cannot be reached.'; }
+    });
+    return result;
+  };
+  return element('span', { class: 'stop' }, button('Stop', 0), button('Stop after a checkpoint', 1), said);
+}
+
+function drawList({ storage, runs, complaints }) {
+  data = { begin: 0 }; // of the times
+  const started = x => x.started ? timeElement(Date.parse(x.started) / 1000) : '';
+  const score = x => x.score === null ? '' : `${x.score_name} ${typeof x.score === 'number' ? numberText(x.score) : x.score}`;
+  const rows = [...runs].sort((a, b) => (b.started ?? '').localeCompare(a.started ?? '')).map(x => [element('a', { href: linkTo(x.name) }, x.name),
+    element('span', { class: 'status', 'data-status': x.state }, x.state), x.reports, x.restarts, x.checkpoints, started(x),
+    x.seconds === null ? '' : timeText(x.seconds), score(x), [x.error, ...x.problems.map(y => y.message)].filter(y => y).join('; ')]);
+  const focus = document.activeElement?.getAttribute('href');
+  document.querySelector('header').replaceChildren(element('div', { class: 'title' }, element('h1', {}, 'Runs'), element('span', { class: 'hint' }, storage)),
+    ...complaints.length ? [notice('', 'Not everything in this folder could be shown.', element('ul', {}, ...complaints.map(x => element('li', {}, x))))] : []);
+  document.querySelector('main').replaceChildren(rows.length ? table('Runs', [['Run'], ['Status'], ['Reports', 'number'], ['Restarts', 'number'],
+    ['Checkpoints', 'number'], ['Began (UTC)'], ['Time span', 'number'], ['Last score', 'number'], ['Error', 'long']], rows) : hint('There are no runs yet.'));
+  sayState('');
+  if (focus) [...document.querySelectorAll('main a')].find(x => x.getAttribute('href') === focus)?.focus({ preventScroll: true });
+}
+
+function start() {
+  const first = JSON.parse(document.getElementById('data').textContent);
+  if (!first.live) return drawPage(first);
+  addEventListener('hashchange', startLive);
+  // The part of the address after # says what is shown, not where the page is scrolled to.
+  addEventListener('click', event => {
+    const link = event.target.closest?.('nav[aria-label="Sections"] a');
+    if (!link) return;
+    event.preventDefault();
+    document.querySelector(link.getAttribute('href')).scrollIntoView();
+  });
+  startLive();
+}
+
+try { start(); } catch (error) {
   document.querySelector('.undrawn')?.remove(); // which says that no script ran
   document.querySelector('main').prepend(failure('This page', error));
 }

@@ -42,40 +42,6 @@ std::span<const T> last_of(const std::vector<T>& all, std::size_t count) {
 
 // -- the run as a whole
 
-std::string status_of(const run_facts& facts, const journal_digest& digest) {
-  // The journal's last word is newer than the state's.
-  if (digest.end)
-    return digest.end->status;
-  return std::string{
-    to_string(facts.state ? facts.state->status : run_status_kind::running)};
-}
-
-std::string error_of(const run_facts& facts, const journal_digest& digest) {
-  if (digest.end)
-    return digest.end->error;
-  // A resumed run may still have the error that ended it before.
-  if (!facts.state || !facts.state->error
-      || facts.state->status == run_status_kind::running)
-    return {};
-  return facts.state->error->message;
-}
-
-std::vector<std::string> complaints_of(const run_facts& facts,
-                                       const journal_digest& digest) {
-  auto result = facts.complaints;
-  if (digest.damage_count > 0)
-    result.push_back(
-      counted(digest.damage_count, "line")
-      + " of the journal could not be read; what they said is missing here.");
-  std::ranges::copy(digest.damages, std::back_inserter(result));
-  if (!digest.left_out.empty())
-    result.push_back(
-      "There are more metrics than this page draws: "
-      + counted(digest.left_out.size(), "name") + " left out, the first is "
-      + shortened(*digest.left_out.begin(), max_name_bytes) + ".");
-  return result;
-}
-
 void append_overview(object_writer& out, const run_facts& facts,
                      const journal_digest& digest) {
   append_text(out.begin("name"), facts.name);
@@ -297,6 +263,40 @@ void append_texts(object_writer& out, const run_facts& facts,
 }
 
 } // namespace
+
+std::string status_of(const run_facts& facts, const journal_digest& digest) {
+  // The journal's last word is newer than the state's.
+  if (digest.end)
+    return digest.end->status;
+  return std::string{
+    to_string(facts.state ? facts.state->status : run_status_kind::running)};
+}
+
+std::string error_of(const run_facts& facts, const journal_digest& digest) {
+  if (digest.end)
+    return digest.end->error;
+  // A resumed run may still have the error that ended it before.
+  if (!facts.state || !facts.state->error
+      || facts.state->status == run_status_kind::running)
+    return {};
+  return facts.state->error->message;
+}
+
+std::vector<std::string> complaints_of(const run_facts& facts,
+                                       const journal_digest& digest) {
+  auto result = facts.complaints;
+  if (digest.damage_count > 0)
+    result.push_back(
+      counted(digest.damage_count, "line")
+      + " of the journal could not be read; what they said is missing here.");
+  std::ranges::copy(digest.damages, std::back_inserter(result));
+  if (!digest.left_out.empty())
+    result.push_back(
+      "There are more metrics than this page draws: "
+      + counted(digest.left_out.size(), "name") + " left out, the first is "
+      + shortened(*digest.left_out.begin(), max_name_bytes) + ".");
+  return result;
+}
 
 std::string page_data(const run_facts& facts, const journal_digest& digest) {
   std::string result;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "troupe/callbacks/report_page/journal_digest.hpp"
 #include "troupe/callbacks/report_page/run_facts.hpp"
@@ -32,6 +33,16 @@ namespace troupe::internal {
 /// What cannot be a number, as NaN, is null. Fields that say nothing are left
 /// out of rows and marks.
 std::string page_data(const run_facts& facts, const journal_digest& digest);
+
+/// How the run ended, or that it runs, as far as its folder says.
+std::string status_of(const run_facts& facts, const journal_digest& digest);
+
+/// Why it did not finish; empty: nothing says so.
+std::string error_of(const run_facts& facts, const journal_digest& digest);
+
+/// What of it could not be read or is not shown, as sentences.
+std::vector<std::string> complaints_of(const run_facts& facts,
+                                       const journal_digest& digest);
 
 /// The run in a line, for a page that cannot be drawn: "finished: 20 reports of
 /// 2 ranks, 1 attempt, 4 checkpoints, 30.0 s".

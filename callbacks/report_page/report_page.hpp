@@ -1,11 +1,9 @@
 #pragma once
 
-#include <cstdint>
 #include <stop_token>
 #include <string>
-#include <vector>
 
-#include "troupe/callbacks/report_page/journal_digest.hpp"
+#include "troupe/callbacks/report_page/digest_reader.hpp"
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/fs.hpp"
 
@@ -16,9 +14,8 @@ namespace troupe::internal {
 /// HTML file that needs no network.
 ///
 /// A function of the run's folder, whether the run is going, has ended or is
-/// damaged; the page says what it could not read. Keeps a digest of what it has
-/// read of the journal, in bounded memory, so that the next page costs little
-/// more than what is new.
+/// damaged; the page says what it could not read. The next page costs little
+/// more than what is new in the journal.
 class report_page {
 public:
   /// `ec::storage` if there is no folder *run_path* or no journal in it,
@@ -33,13 +30,9 @@ public:
   expected<void> write(const std::stop_token& cancelled = {});
 
 private:
-  explicit report_page(fs::path run_path) : run_path_(std::move(run_path)) {}
+  explicit report_page(digest_reader journal) : journal_(std::move(journal)) {}
 
-  expected<void> read_journal(const std::stop_token& cancelled);
-
-  fs::path run_path_;
-  std::uint64_t offset_ = 0; ///< Bytes of the journal that were read.
-  journal_digest digest_;
+  digest_reader journal_;
 };
 
 /// The page of the run in *run_path*; see `report_page`.

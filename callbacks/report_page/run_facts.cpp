@@ -168,22 +168,31 @@ void read_logs(const fs::path& run_path, run_facts& to) {
       to.complaints.push_back(tail.error().message);
 }
 
-} // namespace
-
-run_facts read_run_facts(const fs::path& run_path) {
+run_facts read_facts(const fs::path& run_path, std::size_t checkpoints) {
   run_facts result;
   result.name = run_path.filename().string();
   if (auto ok = read_description(run_path / "run.json", result); !ok)
     result.complaints.push_back(ok.error().message);
-  if (auto state = load_run(run_path, max_checkpoint_rows); !state)
+  if (auto state = load_run(run_path, checkpoints); !state)
     result.complaints.push_back(state.error().message);
   else if (*state)
     result.state = std::move(**state);
   else
     result.complaints.push_back("There is no "
                                 + (run_path / "state.json").string() + ".");
+  return result;
+}
+
+} // namespace
+
+run_facts read_run_facts(const fs::path& run_path) {
+  auto result = read_facts(run_path, max_checkpoint_rows);
   read_logs(run_path, result);
   return result;
+}
+
+run_facts read_main_facts(const fs::path& run_path) {
+  return read_facts(run_path, 0);
 }
 
 } // namespace troupe::internal

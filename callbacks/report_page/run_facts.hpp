@@ -37,4 +37,8 @@ struct run_facts {
 /// a complaint.
 run_facts read_run_facts(const fs::path& run_path);
 
+/// The same without logs, and without metrics of checkpoints but those that a
+/// score ranks.
+run_facts read_main_facts(const fs::path& run_path);
+
 } // namespace troupe::internal

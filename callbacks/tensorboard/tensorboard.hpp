@@ -20,7 +20,7 @@ struct tensorboard_options {
   /// them itself over all runs, which is usually best.
   std::vector<std::string> hparams_metrics;
 
-  /// Lists what is saved for `troupe-sync`.
+  /// Lists what is saved for `troupe sync`.
   template <class Visitor>
   void visit(Visitor& option) {
     option("log_dir", log_dir);

@@ -10,7 +10,7 @@
 
 namespace troupe::internal {
 
-// For `troupe-sync`: the trackers by name, and what it takes from a run's
+// For `troupe sync`: the trackers by name, and what it takes from a run's
 // folder. The folders of the trackers do not include each other, and
 // `tracking/` includes none of them.
 

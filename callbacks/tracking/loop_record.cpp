@@ -114,7 +114,7 @@ struct field_reader {
         if (field.starts_with(name + '/'))
           x[field.substr(name.size() + 1)] = value;
     } else if constexpr (std::is_same_v<T, double>) {
-      x = in.number(name).value_or(0);
+      x = in.find_number(name).value_or(0);
     } else if constexpr (std::is_integral_v<T>) {
       if (auto number = found ? as<std::int64_t>(*found) : nullptr)
         x = static_cast<T>(*number);

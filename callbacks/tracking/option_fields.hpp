@@ -21,7 +21,7 @@
 
 namespace troupe::internal {
 
-// The options of a tracker are saved in the run's folder, so that `troupe-sync`
+// The options of a tracker are saved in the run's folder, so that `troupe sync`
 // builds the same tracker. Their struct lists them once, for both directions,
 // and leaves out credentials:
 //
@@ -36,7 +36,7 @@ namespace troupe::internal {
 //     };
 //
 // Anyone who can write to the folder can change what is saved there, so
-// `troupe-sync` takes only the harmless options from it.
+// `troupe sync` takes only the harmless options from it.
 //
 // An enumeration has a function `option_names` beside it, which returns the
 // names of its values in order.

@@ -95,8 +95,8 @@ record_reader::content_of(const journal_event& event) {
   auto& fields = event.fields;
   if (event.kind == event_kind::attempt_begun) {
     hints_.status.reset();
-    return attempt_record{
-      static_cast<std::uint64_t>(fields.number("first_report").value_or(0))};
+    return attempt_record{static_cast<std::uint64_t>(
+      fields.find_number("first_report").value_or(0))};
   }
   if (event.kind == event_kind::run_ended) {
     auto name = fields.find("status");

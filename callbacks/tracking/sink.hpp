@@ -226,7 +226,7 @@ public:
 
 namespace internal {
 
-/// A sink that `make_sink` knows, so that `troupe-sync` can send what it has
+/// A sink that `make_sink` knows, so that `troupe sync` can send what it has
 /// not taken. One of the user's own exists in the user's program only.
 class built_in_sink : public sink {};
 

@@ -242,7 +242,7 @@ sink_feed::handle(const sink_failure& x, clock::time_point now) {
     block(
       {x.reason.code,
        "it refuses the run itself, with or without records: " + x.reason.message
-         + "; the next driver of the run, or troupe-sync, tries again"});
+         + "; the next driver of the run, or troupe sync, tries again"});
     return std::nullopt;
   }
   if (!in_log || sent == 0 || !is_refused(x, sent, now))

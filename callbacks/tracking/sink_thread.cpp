@@ -47,8 +47,8 @@ std::string unsent_text(const sink_feed& feed) {
 
 std::string who_sends_the_rest(const sink& x) {
   return dynamic_cast<const built_in_sink*>(&x)
-           ? "they are kept, troupe-sync sends them"
-           : "they stay in the journal; troupe-sync does not know this "
+           ? "they are kept, troupe sync sends them"
+           : "they stay in the journal; troupe sync does not know this "
              "tracker: only a program with this tracker can send them";
 }
 

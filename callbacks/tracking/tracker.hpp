@@ -51,7 +51,7 @@ struct tracker_options {
   /// Most records per batch; the tracker may set a lower limit.
   std::size_t max_batch = 1000;
   /// How long the end of the run waits for the tracker. Unsent records stay in
-  /// the run's folder, for `troupe-sync` or the next driver.
+  /// the run's folder, for `troupe sync` or the next driver.
   std::chrono::milliseconds finish_timeout{60'000};
   /// The same for a tracker that fails all that time. Unset:
   /// `finish_timeout`.

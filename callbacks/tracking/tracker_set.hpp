@@ -33,7 +33,7 @@ public:
                               const fs::path& run_path);
 
   /// Checks each tracker, saves its options in `sinks/` of the run's folder
-  /// *run_path* for `troupe-sync`, and starts it. `ec::invalid_config`: one
+  /// *run_path* for `troupe sync`, and starts it. `ec::invalid_config`: one
   /// lacks what it needs, or two have the same name. A tracker that another run
   /// of this process still has gets a note and no records.
   static expected<std::unique_ptr<tracker_set>>

@@ -60,7 +60,7 @@ struct wandb_options {
   rank_values ranks = rank_values::first;
   non_finite when_non_finite = non_finite::send;
 
-  /// Lists what is saved for `troupe-sync`: all but the key.
+  /// Lists what is saved for `troupe sync`: all but the key.
   template <class Visitor>
   void visit(Visitor& option) {
     option.harmless("project", project);

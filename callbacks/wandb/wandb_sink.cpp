@@ -248,7 +248,7 @@ sink_result wandb_sink::log(std::span<const tracker_record> records) {
   return result;
 }
 
-// Only in the run's own process: `troupe-sync` may run on another host.
+// Only in the run's own process: `troupe sync` may run on another host.
 void wandb_sink::add_stats() {
   auto now = std::chrono::steady_clock::now();
   if (!options_.system_stats || !run_.status

@@ -11,6 +11,14 @@
 
 namespace troupe {
 
+namespace internal {
+
+/// How an object of type *T* is kept in a folder: `trainers/train_state.hpp`.
+template <class T>
+struct object_file;
+
+} // namespace internal
+
 /// One file of a checkpoint, as its manifest lists it.
 struct file_entry {
   std::string path; ///< Relative to the checkpoint's folder, '/' between parts.
@@ -69,6 +77,13 @@ public:
 
   /// A folder to read the files from; on local storage the checkpoint itself.
   const fs::path& as_directory() const noexcept { return path_; }
+
+  /// Gives *x* what was saved as *name*: see `train_state`. Throws
+  /// `train_error` that names the file; then *x* has not changed.
+  template <class T>
+  void load(const std::string& name, T& x) const {
+    internal::object_file<T>::load(path_, name, x);
+  }
 
   /// Compares every file that the manifest lists with it; the error names the
   /// first one that differs or is missing. Other files are ignored. A folder

@@ -74,6 +74,13 @@ public:
   /// Where this rank writes its files; subfolders are fine.
   const fs::path& path() const noexcept { return path_; }
 
+  /// Writes *x* into a file that *name* begins: see `train_state` for what can
+  /// be saved. Throws `train_error` that names the file.
+  template <class T>
+  void save(const std::string& name, const T& x) {
+    internal::object_file<T>::save(path(), name, x);
+  }
+
   /// Copies every file below *source* into `path()`; a file of the same name is
   /// replaced. With *move* the files in *source* are removed once the report is
   /// stored; a refused report removes nothing.

@@ -1,13 +1,11 @@
 #include "troupe/runtime/config/run_config.hpp"
 
-#include <pwd.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
 
+#include "troupe/runtime/home_folder.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/text.hpp"
 
@@ -41,23 +39,15 @@ expected<void> validate_name(const std::string& name) {
   return {};
 }
 
-/// HOME or, if it is unset as under cron, the user's entry.
-expected<fs::path> home_folder() {
-  if (auto home = std::getenv("HOME"))
-    return fs::path{home};
-  if (auto user = ::getpwuid(::getuid()); user && user->pw_dir)
-    return fs::path{user->pw_dir};
-  return failure(ec::invalid_config, "run.storage_path begins with '~', but "
-                                     "HOME is not set and the user has no "
-                                     "entry with a home folder");
-}
-
 expected<fs::path> expanded(const fs::path& path) {
   auto text = path.string();
-  if (text == "~" || text.compare(0, 2, "~/") == 0)
-    return home_folder().map([&](const fs::path& home) {
-      return home / text.substr(std::min<std::size_t>(2, text.size()));
-    });
+  if (text == "~" || text.starts_with("~/")) {
+    if (auto home = home_folder())
+      return *home / text.substr(std::min<std::size_t>(2, text.size()));
+    return failure(ec::invalid_config, "run.storage_path begins with '~', but "
+                                       "HOME is not set and the user has no "
+                                       "entry with a home folder");
+  }
   if (text.starts_with('~'))
     return failure(ec::invalid_config,
                    "run.storage_path is '" + text
@@ -121,6 +111,7 @@ expected<void> validate(const run_config& x) {
       ec::invalid_config,
       concat("run.failure.controller_failure_limit must be >= -1, got ",
              x.failure.controller_failure_limit));
+  TROUPE_TRY_VOID(validate(x.stop));
   if (x.callback_queue < 1)
     return failure(
       ec::invalid_config,

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "troupe/runtime/config/rank_hooks.hpp"
+#include "troupe/runtime/config/stop_config.hpp"
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/fs.hpp"
 
@@ -61,18 +62,28 @@ std::vector<int> default_preempt_signals() noexcept;
 
 } // namespace internal
 
+/// What happens if there is a finished run of the name.
+enum class if_finished {
+  refuse,  ///< It is an error; the run stays as it is.
+  number,  ///< The next of `name-2`, `name-3`, ... that has not finished.
+  replace, ///< The finished run is removed with all its files.
+};
+
 /// What a run is called, where it keeps its files and what may go wrong.
 struct run_config {
   /// Name of the run, one path component. Storage path + name is the run's
-  /// identity: an unfinished run of that name is resumed, a finished one is
-  /// refused. Unset: `troupe_run-<date>-<time>-<pid>`, with a number after it
-  /// if that is taken.
+  /// identity: an unfinished run of that name is resumed. Unset:
+  /// `troupe_run-<date>-<time>-<pid>`, with a number after it if that is taken.
   std::optional<std::string> name;
   /// Folder of all runs; relative paths are made absolute, a leading `~` is the
   /// home folder.
   fs::path storage_path = "~/troupe_results";
+  /// What to do about a finished run of that name.
+  troupe::if_finished if_finished = troupe::if_finished::refuse;
   failure_config failure;
   checkpoint_config checkpoint;
+  /// When the run has trained enough. Empty: when the loops return.
+  stop_config stop;
   /// Called in order, each for every event.
   std::vector<std::shared_ptr<user_callback>> callbacks;
   /// Read the journal, each on its own thread. Made by the functions of
@@ -132,6 +143,9 @@ struct run_config {
   std::map<std::string, std::string> worker_env;
   /// No progress line and nothing of rank 0's output on the console.
   bool quiet = false;
+  /// File that gets the ticket of `scaling_config::agents`, for this user
+  /// alone. It holds a key, and goes with the run.
+  fs::path agent_ticket;
 };
 
 namespace internal {

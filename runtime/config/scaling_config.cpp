@@ -94,25 +94,74 @@ int visible_gpus(const std::optional<std::string>& variable, int cards) {
   return cards == 0 ? 0 : static_cast<int>(seen.size());
 }
 
-std::vector<int> gpus_of(const scaling_config& x, int rank) {
+std::vector<int> gpus_of(const scaling_config& x, int local_rank) {
   auto each = static_cast<int>(gpus_per_rank(x));
   std::vector<int> result;
   for (int i = 0; i < each; ++i)
-    result.push_back(rank * each + i);
+    result.push_back(local_rank * each + i);
   return result;
 }
 
-expected<void> validate(const scaling_config& x, const host_resources& host) {
+std::string text_of_hosts(const scaling_config& x) {
+  std::string result;
+  for (auto& host : x.hosts)
+    result += (result.empty() ? "" : ",") + host;
+  return result;
+}
+
+std::vector<host_share> spread_ranks(const scaling_config& x) {
+  auto ranks = std::max(x.num_workers, 1);
+  auto hosts = x.agents + 1;
+  std::vector<host_share> result;
+  for (int i = 0, next = 0; i < hosts; ++i) {
+    auto mine = ranks / hosts + (i < ranks % hosts ? 1 : 0);
+    result.push_back({next, mine});
+    next += mine;
+  }
+  return result;
+}
+
+namespace {
+
+expected<void> check_agents(const scaling_config& x) {
+  if (x.agents == 0)
+    return {};
+  auto refuse = [&x](std::string why) {
+    return failure(ec::invalid_config,
+                   concat("scaling.agents is ", x.agents, std::move(why)));
+  };
+  if (x.agents < 0)
+    return refuse(", but must be >= 0");
+  if (x.num_workers == 0 || x.where == placement::in_process)
+    return refuse(": other hosts have ranks that are processes only");
+  if (x.num_workers <= x.agents)
+    return refuse(concat(", so that the run has ", x.agents + 1,
+                         " hosts, but only ", x.num_workers, " workers"));
+  return {};
+}
+
+} // namespace
+
+expected<void> validate(const scaling_config& x, const host_resources& host,
+                        const std::vector<host_share>& shares) {
+  if (x.workers_per_host < 0)
+    return failure(ec::invalid_config,
+                   concat("scaling.workers_per_host must be >= 0, got ",
+                          x.workers_per_host));
   if (x.num_workers < 0)
     return failure(
       ec::invalid_config,
       concat("scaling.num_workers must be >= 0, got ", x.num_workers));
-  if (x.num_workers > shared_segment::max_ranks)
-    return failure(ec::invalid_config,
-                   concat("scaling.num_workers is ", x.num_workers,
-                          ", a host has at most ", shared_segment::max_ranks,
-                          " ranks"));
-  auto ranks = std::max(x.num_workers, 1);
+  TROUPE_TRY_VOID(check_agents(x));
+  for (auto& share : shares)
+    if (share.ranks > shared_segment::max_ranks)
+      return failure(ec::invalid_config,
+                     concat("scaling.num_workers is ", x.num_workers,
+                            ", a host has at most ", shared_segment::max_ranks,
+                            " ranks"));
+  if (shares.size() > 1 && x.join_timeout <= std::chrono::milliseconds::zero())
+    return failure(ec::invalid_config, "scaling.join_timeout must be > 0");
+  auto ranks = shares.front().ranks;
   auto& each = x.resources_per_worker;
   TROUPE_TRY_VOID(claim("cpus", each.cpus.value_or(0), ranks, host.cpus));
   auto gpus = gpus_per_rank(x);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -31,9 +32,21 @@ struct scaling_config {
   /// Number of ranks. 0 runs the loop inline on the thread that calls `fit()`,
   /// as rank 0 of 1.
   int num_workers = 1;
+  /// Ranks on each host, instead of `num_workers`; 0: that counts.
+  int workers_per_host = 0;
   bool use_gpu = false;
   resources resources_per_worker;
   placement where = placement::processes;
+  /// Hosts with ranks, such as {"a", "n[1-4]"}, or the path of a file with one
+  /// host per line. This program starts an agent on each by ssh. What `--hosts`
+  /// names counts instead. Empty: in a job of Slurm its nodes, else this host.
+  std::vector<std::string> hosts;
+  /// Other hosts with ranks. On each, someone starts this program with
+  /// `--node-agent` and the ticket in `run_config::agent_ticket`. Ranks are
+  /// spread evenly: this host has the first ones.
+  int agents = 0;
+  /// How long an attempt waits for the agents of all hosts.
+  std::chrono::milliseconds join_timeout = std::chrono::minutes{2};
 };
 
 namespace internal {
@@ -52,13 +65,34 @@ host_resources local_resources();
 /// counts them. Unset shows all.
 int visible_gpus(const std::optional<std::string>& variable, int cards);
 
-/// The GPUs of *rank*, as CUDA numbers them in this process; the first is the
-/// rank's device. Empty: the rank computes on the CPU.
-std::vector<int> gpus_of(const scaling_config& x, int rank);
+/// The hosts of *x* as `--hosts` takes them: "a,n[1-4]".
+std::string text_of_hosts(const scaling_config& x);
+
+/// The GPUs of the rank *local_rank* of a host, as CUDA numbers them in
+/// processes there; the first is the rank's device. Empty: the rank computes on
+/// the CPU.
+std::vector<int> gpus_of(const scaling_config& x, int local_rank);
+
+/// Ranks of one host, which are numbered one after the other.
+struct host_share {
+  int first_rank = 0;
+  int ranks = 1;
+
+  bool operator==(const host_share&) const = default;
+};
+
+/// The ranks of each host, this one first: as evenly as possible, and the first
+/// hosts have more.
+std::vector<host_share> spread_ranks(const scaling_config& x);
 
 /// Refuses negative numbers, fractions of a GPU and claims that *host* can
-/// never hold.
-expected<void> validate(const scaling_config& x, const host_resources& host);
+/// never hold. *shares* are the ranks of each host, this one first.
+expected<void> validate(const scaling_config& x, const host_resources& host,
+                        const std::vector<host_share>& shares);
+inline expected<void> validate(const scaling_config& x,
+                               const host_resources& host) {
+  return validate(x, host, spread_ranks(x));
+}
 
 } // namespace internal
 

@@ -34,6 +34,10 @@ constexpr std::size_t max_kept = 4096;
 constexpr std::size_t max_lines = 5;
 constexpr std::size_t max_line = 300;
 
+/// What a shell exits with if it cannot run a program, or does not find it.
+constexpr int exit_not_executable = 126;
+constexpr int exit_not_found = 127;
+
 /// What is read at most of a launcher that has ended.
 constexpr std::size_t max_rest = std::size_t{1} << 20;
 
@@ -88,7 +92,8 @@ std::string shell_quoted(std::string_view text) {
 
 expected<std::vector<std::string>>
 agent_command(launch_engine engine, std::string_view host,
-              const std::vector<std::string>& program) {
+              const std::vector<std::string>& program,
+              const std::string& folder) {
   if (!is_host_name(host))
     return failure(ec::invalid_argument, concat("\"", cut_text(host, 100),
                                                 "\" is not the name of a "
@@ -101,7 +106,7 @@ agent_command(launch_engine engine, std::string_view host,
     return failure(ec::invalid_argument,
                    "the program for the agents has no full path");
   if (engine == launch_engine::slurm) {
-    std::vector<std::string> result{"srun",
+    std::vector<std::string> result{"srun", // It stays in this folder.
                                     "--overlap",
                                     "-N1",
                                     "-n1",
@@ -116,7 +121,11 @@ agent_command(launch_engine engine, std::string_view host,
     return failure(ec::invalid_argument,
                    "agents are launched by ssh and srun only");
   // The remote shell splits the text again.
-  std::string command = "exec";
+  std::string command;
+  if (!folder.empty())
+    command =
+      concat("cd ", shell_quoted(folder), " || exit ", exit_never_again, "; ");
+  command += "exec";
   for (const auto& x : program)
     command += ' ' + shell_quoted(x);
   return std::vector<std::string>{"ssh",
@@ -135,7 +144,16 @@ agent_command(launch_engine engine, std::string_view host,
 }
 
 bool launch_end::may_help() const noexcept {
-  return how.how != process_exit::kind::exited || how.code != exit_never_again;
+  if (how.how != process_exit::kind::exited)
+    return true;
+  if (how.code == exit_never_again || how.code == exit_not_executable
+      || how.code == exit_not_found)
+    return false;
+  // The words of ssh and srun. Names may be known later, and hosts may answer.
+  return std::ranges::none_of(
+    std::initializer_list<std::string_view>{
+      "Permission denied (", "Host key verification failed", "execve(): "},
+    [this](std::string_view x) { return words.find(x) != words.npos; });
 }
 
 std::string to_string(const launch_end& x) {

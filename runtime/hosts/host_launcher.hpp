@@ -20,13 +20,15 @@ std::string shell_quoted(std::string_view text);
 
 /// The command that runs *program*, a full path and its arguments, on *host*,
 /// by ssh or, for Slurm, in a step of its own. One launcher per host: in a
-/// common one, a dead host takes the others along.
+/// common one, a dead host takes the others along. It runs in *folder*, or if
+/// that is empty, where ssh begins.
 ///
 /// `ec::invalid_argument` if *host* is not a host name, or a part of *program*
 /// cannot be passed on.
 expected<std::vector<std::string>>
 agent_command(launch_engine engine, std::string_view host,
-              const std::vector<std::string>& program);
+              const std::vector<std::string>& program,
+              const std::string& folder = {});
 
 /// Exit code of an agent that says that another launch would not help.
 inline constexpr int exit_never_again = 78;
@@ -42,7 +44,8 @@ struct launch_end {
   /// be started.
   std::string words;
 
-  /// Whether another launch may help.
+  /// Whether another launch may help: not if the program is not there, the host
+  /// does not let this user in, or the agent says so by its exit code.
   bool may_help() const noexcept;
 };
 

@@ -25,7 +25,7 @@ struct host_entry {
 };
 
 /// Whether *text* is a host name, or an IPv4 or IPv6 address without brackets.
-/// Such a text is no option of a program and no syntax of a shell.
+/// Such a text is neither an option of a program nor syntax of a shell.
 bool is_host_name(std::string_view text) noexcept;
 
 /// Whether *name*, a host name, is an address.

@@ -137,7 +137,7 @@ host_decisions host_states::on_refused(std::size_t host, std::string cause,
   if (has_agent(x) || x.state == host_state::given_up)
     return out; // The agent that counts is another one.
   drop_launcher(host, out);
-  launch_failed(host, std::move(cause), false, now, out);
+  launch_failed(host, std::move(cause), !x.is_launched, now, out);
   decide(now, out);
   return out;
 }
@@ -173,6 +173,16 @@ host_decisions host_states::on_disconnected(std::size_t host,
   // The end of an agent may show at its launcher first.
   if (x.launcher_ended && since(now, *x.launcher_ended) < limits_.tick)
     lose(host, "its connection closed, and its launcher ended", now, out);
+  decide(now, out);
+  return out;
+}
+
+host_decisions host_states::on_gone(std::size_t host, std::uint64_t incarnation,
+                                    std::string cause, time_point now) {
+  host_decisions out;
+  if (hosts_[host].incarnation != incarnation)
+    return out;
+  lose(host, std::move(cause), now, out);
   decide(now, out);
   return out;
 }

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -158,7 +159,8 @@ public:
                           time_point now);
 
   /// The hello of an agent cannot be accepted, and another launch would not
-  /// help: it is of another build, or cannot write to the storage.
+  /// help: it is of another build, or cannot write to the storage. A host that
+  /// is not launched by this driver may still get another agent.
   host_decisions on_refused(std::size_t host, std::string cause,
                             time_point now);
 
@@ -169,7 +171,11 @@ public:
   host_decisions on_disconnected(std::size_t host, std::uint64_t incarnation,
                                  time_point now);
 
-  /// The agent has been told that its host is about to go.
+  /// The agent is gone for good: it does not connect again.
+  host_decisions on_gone(std::size_t host, std::uint64_t incarnation,
+                         std::string cause, time_point now);
+
+  /// The agent was notified that its host is about to go.
   host_decisions on_draining(std::size_t host, std::uint64_t incarnation,
                              time_point now);
 
@@ -183,6 +189,11 @@ public:
 
   /// A report was stored: the next failure of a serving host is a new one.
   void on_progress() noexcept;
+
+  /// The name of *host* in messages.
+  void rename(std::size_t host, std::string name) {
+    hosts_[host].name = std::move(name);
+  }
 
   /// What follows from the time alone. To be called after `next_check`. A call
   /// that comes much later means that this process was stopped: that time does

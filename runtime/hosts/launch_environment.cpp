@@ -34,8 +34,9 @@ std::string count_text(const std::vector<host_entry>& hosts) {
                 to_short_text(names_of(hosts)), ')');
 }
 
-/// Reads HOST:PORT; an address of IPv6 is in brackets. Returns the host.
-expected<std::string> host_of_address(std::string_view text) {
+} // namespace
+
+expected<driver_address> parse_driver_address(std::string_view text) {
   auto colon = text.rfind(':');
   auto host = text.substr(0, colon);
   int port = 0;
@@ -52,8 +53,10 @@ expected<std::string> host_of_address(std::string_view text) {
       || in_brackets != (host.find(':') != host.npos))
     return contradiction(concat("TROUPE_DRIVER=", cut_text(text, 300),
                                 " is not HOST:PORT or [ADDRESS]:PORT"));
-  return std::string{host};
+  return driver_address{std::string{host}, static_cast<std::uint16_t>(port)};
 }
+
+namespace {
 
 /// Finds out what started the program.
 class launch_finder {
@@ -65,10 +68,12 @@ public:
     auto has_ticket = text_of("TROUPE_TICKET").has_value();
     if (auto driver = text_of("TROUPE_DRIVER"))
       return by_ticket(std::string{*driver});
+    if (has_ticket && options_.node_agent)
+      return with_ticket();
     if (has_ticket)
-      return contradiction("TROUPE_TICKET names a folder with a ticket, but "
-                           "TROUPE_DRIVER does not say where the driver "
-                           "listens: set both or neither");
+      return contradiction("TROUPE_TICKET is for agents, but this program was "
+                           "started without --node-agent, and TROUPE_DRIVER "
+                           "does not say which host has the driver");
     if (!options_.hosts.empty() && !options_.node_agent)
       return over_ssh();
     TROUPE_TRY(auto job, read_slurm_job(variables_));
@@ -150,7 +155,7 @@ private:
 
   /// A pod, or a program that its user starts on each host.
   expected<launch_environment> by_ticket(std::string address) {
-    TROUPE_TRY(auto host, host_of_address(address));
+    TROUPE_TRY(auto driver, parse_driver_address(address));
     if (!options_.hosts.empty() && !options_.node_agent)
       return contradiction("TROUPE_DRIVER says that agents come by "
                            "themselves, but hosts are given to start them "
@@ -158,11 +163,16 @@ private:
     launch_environment result;
     result.engine = launch_engine::tickets;
     result.driver_address = std::move(address);
-    result.ticket_folder =
-      text_of("TROUPE_TICKET").value_or(default_ticket_folder);
+    result.ticket_path = text_of("TROUPE_TICKET").value_or(default_ticket_path);
     TROUPE_TRY(auto job, read_slurm_job(variables_));
     if (job)
       name_job(result, *job);
+    TROUPE_TRY(auto agents, number_of("TROUPE_AGENTS"));
+    if (agents && (*agents < 1 || *agents > std::int64_t{max_hosts}))
+      return contradiction(concat("TROUPE_AGENTS=", *agents,
+                                  " is not a number of agents from 1 to ",
+                                  max_hosts));
+    result.agents = static_cast<int>(agents.value_or(0));
     TROUPE_TRY(auto index, number_of("JOB_COMPLETION_INDEX"));
     if (index)
       result.host_index = static_cast<std::size_t>(*index);
@@ -171,7 +181,7 @@ private:
                      : std::string{"this host"};
     TROUPE_TRY(auto local, own_local_task());
     auto is_own = std::ranges::any_of(options_.own_names, [&](const auto& own) {
-      return may_be_same_host(own, host);
+      return may_be_same_host(own, driver.host);
     });
     if (local > 0)
       result.role = launch_role::extra_task;
@@ -184,12 +194,22 @@ private:
     else if (result.role == launch_role::agent)
       result.found =
         concat("TROUPE_DRIVER=", result.driver_address, ": ", who,
-               " is an agent, with the ticket in ", result.ticket_folder);
+               " is an agent, with the ticket in ", result.ticket_path);
     else
       result.found = concat("TROUPE_DRIVER=", result.driver_address,
                             ": this is process ", local,
                             " of its host, which has an agent already; it "
                             "ends");
+    return result;
+  }
+
+  /// An agent that someone has started for a driver which the ticket names.
+  expected<launch_environment> with_ticket() const {
+    launch_environment result;
+    result.role = launch_role::agent;
+    result.engine = launch_engine::tickets;
+    result.ticket_path = *text_of("TROUPE_TICKET");
+    result.found = concat("an agent, with the ticket ", result.ticket_path);
     return result;
   }
 

@@ -29,7 +29,7 @@ enum class launch_engine : std::uint8_t {
   mpi, ///< Open MPI, or a server of PMIx: it has started one task per host.
 };
 
-/// What the program is told by its user, and what it knows about its host.
+/// What the user gives the program, and what it knows about its host.
 struct launch_options {
   std::string hosts;       ///< A list, or the path of a hosts file, or empty.
   bool node_agent = false; ///< `--node-agent`: a driver has started it.
@@ -57,10 +57,14 @@ struct launch_environment {
   /// is not one of them, or it is not known.
   std::optional<std::size_t> host_index;
 
-  /// Where the driver listens, as HOST:PORT, and the folder with the ticket;
-  /// for `tickets` only.
+  /// Where the driver listens, as HOST:PORT, and the file with the ticket or
+  /// its folder; for `tickets` only.
   std::string driver_address;
-  std::string ticket_folder;
+
+  /// How many agents come by themselves (`TROUPE_AGENTS`); 0: not known.
+  int agents = 0;
+
+  std::string ticket_path;
 
   /// What the engine calls the job: "4711", "4711_3" for an element of an
   /// array, a namespace of PMIx.
@@ -73,8 +77,9 @@ struct launch_environment {
   std::string found;
 };
 
-/// Where a ticket is looked for unless `TROUPE_TICKET` names another folder.
-inline constexpr std::string_view default_ticket_folder = "/run/troupe";
+/// Where a ticket is looked for unless `TROUPE_TICKET` names another file or
+/// folder.
+inline constexpr std::string_view default_ticket_path = "/run/troupe";
 
 /// Finds out what started this program. The first of these decides:
 /// `TROUPE_DRIVER`, the hosts of *options*, a job of Slurm, Open MPI or PMIx, a
@@ -86,6 +91,15 @@ inline constexpr std::string_view default_ticket_folder = "/run/troupe";
 expected<launch_environment>
 find_launch_environment(const environment_map& variables,
                         const launch_options& options);
+
+/// Where a driver listens.
+struct driver_address {
+  std::string host; ///< Its name or address, without brackets.
+  std::uint16_t port = 0;
+};
+
+/// Reads HOST:PORT or [ADDRESS]:PORT, the value of `TROUPE_DRIVER`.
+expected<driver_address> parse_driver_address(std::string_view text);
 
 /// "localhost", and the names and addresses of this host.
 std::vector<std::string> own_host_names();

@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "troupe/runtime/near_names.hpp"
 #include "troupe/runtime/text.hpp"
 
 namespace troupe {
@@ -90,18 +91,21 @@ const metric_value& metric_slot::value() const {
 const metric_value& metrics::at(std::string_view name) const {
   if (auto x = find(name))
     return *x;
-  std::string known;
-  std::size_t count = 0;
+  std::string text = "no metric is called '" + std::string{name} + "'; there ";
+  if (values_.empty())
+    throw std::out_of_range(text + "is none");
+  std::vector<std::string_view> known;
   for (auto& x : values_)
-    if (++count <= max_listed_names)
-      known += (known.empty() ? "" : ", ") + x.first;
-  if (count > max_listed_names)
-    known += " and " + std::to_string(count - max_listed_names) + " more";
-  throw std::out_of_range("no metric is called '" + std::string{name}
-                          + "'; there "
-                          + (count == 0   ? "is none"
-                             : count == 1 ? "is " + known
-                                          : "are " + known));
+    known.push_back(x.first);
+  auto nearest = nearest_name(name, known);
+  text += known.size() == 1 ? "is " : "are ";
+  for (std::size_t i = 0; i < known.size() && i < max_listed_names; ++i)
+    text.append(i == 0 ? "" : ", ").append(known[i]);
+  if (known.size() > max_listed_names)
+    text += " and " + std::to_string(known.size() - max_listed_names) + " more";
+  if (!nearest.empty() && known.size() > 1)
+    text.append("; did you mean '").append(nearest).append("'?");
+  throw std::out_of_range(text);
 }
 
 const metric_value* metrics::find(std::string_view name) const {
@@ -109,7 +113,16 @@ const metric_value* metrics::find(std::string_view name) const {
   return i == values_.end() ? nullptr : &i->second;
 }
 
-std::optional<double> metrics::number(std::string_view name) const {
+double metrics::number(std::string_view name) const {
+  auto& x = at(name);
+  if (!x.is_number())
+    throw std::invalid_argument("the metric '" + std::string{name}
+                                + "' is the text '" + to_string(x)
+                                + "', not a number");
+  return x.number();
+}
+
+std::optional<double> metrics::find_number(std::string_view name) const {
   auto x = find(name);
   if (!x || !x->is_number())
     return std::nullopt;

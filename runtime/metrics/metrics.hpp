@@ -17,6 +17,18 @@
 
 namespace troupe {
 
+namespace internal {
+
+/// A tensor of LibTorch, without its headers.
+template <class T>
+concept tensor_like = requires(const T& x) {
+  x.item();
+  x.numel();
+  x.sizes();
+};
+
+} // namespace internal
+
 /// What a text can be made of without a cast.
 template <class T>
 concept text_like = std::convertible_to<const T&, std::string_view>;
@@ -48,6 +60,13 @@ public:
 
   template <text_like T>
   metric_value(const T& x) : value_(std::string{std::string_view{x}}) {}
+
+  template <internal::tensor_like T>
+  metric_value(const T&) {
+    static_assert(!internal::tensor_like<T>,
+                  "a tensor is no metric: report its number, as in "
+                  "tensor.item<double>()");
+  }
 
   /// Whether this is a flag or a number; `number()` is then its value.
   bool is_number() const noexcept {
@@ -146,14 +165,19 @@ public:
     return at(name);
   }
 
-  /// The value called *name*; throws `std::out_of_range` if there is none.
+  /// The value called *name*; throws `std::out_of_range` that lists the names
+  /// that exist, and which one is the nearest, if there is none.
   const metric_value& at(std::string_view name) const;
 
   /// The value called *name* or nullptr.
   const metric_value* find(std::string_view name) const;
 
-  /// The value called *name* if it is there and a number.
-  std::optional<double> number(std::string_view name) const;
+  /// The number called *name*, a flag as 0 or 1; throws `std::out_of_range` if
+  /// there is none, and `std::invalid_argument` for a text.
+  double number(std::string_view name) const;
+
+  /// The same if it is there and a number.
+  std::optional<double> find_number(std::string_view name) const;
 
   /// Adds every value of *group* as `prefix/name`.
   void add_group(std::string_view prefix, const metrics& group);

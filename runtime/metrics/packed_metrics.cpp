@@ -137,7 +137,7 @@ std::optional<metric_value> packed_metrics::find(std::string_view name) const {
   return result;
 }
 
-std::optional<double> packed_metrics::number(std::string_view name) const {
+std::optional<double> packed_metrics::find_number(std::string_view name) const {
   auto found = find(name);
   return found && found->is_number() ? std::optional{found->number()}
                                      : std::nullopt;

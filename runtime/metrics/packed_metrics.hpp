@@ -42,7 +42,7 @@ public:
   std::optional<metric_value> find(std::string_view name) const;
 
   /// The value called *name* if it is there and a number. As slow as `find`.
-  std::optional<double> number(std::string_view name) const;
+  std::optional<double> find_number(std::string_view name) const;
 
   /// Calls *f* with each name and its value, in order of the names.
   template <class F>

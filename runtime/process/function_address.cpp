@@ -120,6 +120,11 @@ expected<function_address> locate(const void* fn, std::string_view what) {
   return function_address{found->path, address - found->base, found->build_id};
 }
 
+std::string program_build_id() {
+  auto program = module_of_path("");
+  return program ? program->build_id : std::string{};
+}
+
 expected<const void*> resolve(const function_address& address,
                               std::string_view what) {
   auto name = std::string{what};

@@ -35,6 +35,10 @@ bool inspect(Inspector& f, function_address& x) {
 expected<function_address> locate(const void* fn,
                                   std::string_view what = "the train loop");
 
+/// The GNU build id of the running program in hexadecimal; empty if it was
+/// linked without.
+std::string program_build_id();
+
 /// Finds the function in this process and loads its module if necessary;
 /// `ec::invalid_config` if the module is missing, was built differently (names
 /// the module and both build ids), or has no code there.

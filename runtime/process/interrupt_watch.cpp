@@ -55,17 +55,19 @@ void on_signal(int signal) {
   if (::getpid() != watching_process)
     return take_default_action(signal);
   int saved_errno = errno;
-  kinds_seen |= bit_of(signal);
-  if (int none = 0; signal_seen_first.compare_exchange_strong(none, signal)) {
-    std::uint64_t one = 1;
-    [[maybe_unused]] auto written = ::write(event, &one, sizeof(one));
-  }
+  // Counted before it is seen: what another thread does for this signal must
+  // not find that one more has come since.
   timespec now{};
   ::clock_gettime(CLOCK_MONOTONIC, &now);
   if (signals_counted.add(now.tv_sec * std::int64_t{1'000'000'000}
                           + now.tv_nsec)
       >= 3)
     ::_exit(128 + signal);
+  kinds_seen |= bit_of(signal);
+  if (int none = 0; signal_seen_first.compare_exchange_strong(none, signal)) {
+    std::uint64_t one = 1;
+    [[maybe_unused]] auto written = ::write(event, &one, sizeof(one));
+  }
   errno = saved_errno;
 }
 

@@ -73,7 +73,7 @@ public:
   int asking_signal() const noexcept;
 
   /// How many signals have counted since the first of the existing watches was
-  /// created.
+  /// created, with each one that `asked()` shows.
   int count() const noexcept;
 
   /// Records which request of the signals was *heeded*. SIGINT, SIGTERM or

@@ -60,8 +60,8 @@ struct killed_processes {
 /// has *variable* itself it also spares its own descendants, such as its
 /// spawner, and its process group, such as the rest of a pipeline. Reading an
 /// environment can block without bound: the kernel keeps readers waiting while
-/// the process waits for a disk at the wrong place. Whoever gave the search up
-/// says so by *given_up*: what was not seen by then is not killed.
+/// the process waits for a disk at the wrong place. A stop of *given_up*
+/// ends the search: what was not seen by then is not killed.
 killed_processes end_processes_with(const std::string& variable,
                                     std::chrono::milliseconds limit,
                                     const std::stop_token& given_up = {});

@@ -122,7 +122,7 @@ void segment_rank::release_waiters() noexcept {
 /// The first page of a `shared_segment`.
 struct segment_header {
   static constexpr std::uint64_t expected_magic = 0x7472'6f75'7065'7367;
-  static constexpr std::uint32_t expected_version = 5;
+  static constexpr std::uint32_t expected_version = 6;
 
   std::uint64_t magic;
   std::uint32_t version;
@@ -163,7 +163,8 @@ constexpr std::size_t area_bytes =
   2 * (shared_segment::inline_bytes + shared_segment::chunk_bytes);
 
 std::size_t size_for(int ranks) {
-  return areas_offset(ranks) + area_bytes * static_cast<std::size_t>(ranks);
+  return areas_offset(ranks) + area_bytes * static_cast<std::size_t>(ranks)
+         + shared_segment::results * shared_segment::chunk_bytes;
 }
 
 } // namespace
@@ -314,6 +315,10 @@ std::byte* shared_segment::inline_area(int rank,
 std::byte* shared_segment::chunk_area(int rank,
                                       std::uint64_t parity) const noexcept {
   return inline_area(rank, 0) + 2 * inline_bytes + chunk_bytes * (parity & 1);
+}
+
+std::byte* shared_segment::result_area(std::uint64_t number) const noexcept {
+  return inline_area(ranks(), 0) + chunk_bytes * (number % results);
 }
 
 } // namespace troupe::internal

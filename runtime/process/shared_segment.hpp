@@ -101,6 +101,9 @@ public:
   /// with their description.
   static constexpr std::size_t inline_bytes = std::size_t{16} << 10;
 
+  /// Chunks of a tensor whose sums over all hosts are under way or read.
+  static constexpr std::size_t results = 4;
+
   /// A new segment for *ranks* ranks. Its descriptor is closed on exec.
   static expected<shared_segment> create(int ranks,
                                          const segment_owner& whose = {});
@@ -137,6 +140,9 @@ public:
   segment_rank& rank(int rank) const noexcept;
   std::byte* inline_area(int rank, std::uint64_t parity) const noexcept;
   std::byte* chunk_area(int rank, std::uint64_t parity) const noexcept;
+
+  /// Area *number* modulo `results`, of `chunk_bytes`: for sums of all hosts.
+  std::byte* result_area(std::uint64_t number) const noexcept;
 
 private:
   shared_segment(void* base, std::size_t size, int descriptor, bool owned)

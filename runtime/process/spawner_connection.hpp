@@ -93,7 +93,7 @@ private:
     process_id starts = 0; ///< What it asks for; 0: it is a signal.
   };
 
-  /// Something to tell the spawner: a request, or a signal to a process without
+  /// A frame for the spawner: a request, or a signal to a process without
   /// a pidfd.
   struct order {
     process_id id = 0;

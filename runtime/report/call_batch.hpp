@@ -22,7 +22,7 @@ namespace troupe::internal {
 ///   CB-6  A rank blocks although the loop of another has ended, which it may
 ///         wait for: the group refuses that.
 /// Otherwise, ranks whose loops have ended do not count. What is held is passed
-/// on before anything else that the agent tells, such as what ranks show, for
+/// on before anything else that the agent sends, such as what ranks show, for
 /// which the group asks about once a second.
 class call_batch {
 public:

@@ -40,16 +40,18 @@ struct rank_report {
   packed_metrics values;
   std::optional<checkpoint_part> part;
   double step_s = 0; ///< Seconds the loop ran since its previous report.
+  std::string
+    stop_request; ///< Why the run is to end after it; empty: it isn't.
 
   bool operator==(const rank_report&) const = default;
 };
 
 template <class Inspector>
 bool inspect(Inspector& f, rank_report& x) {
-  return f.object(x).fields(f.field("rank", x.rank), f.field("index", x.index),
-                            f.field("values", x.values),
-                            f.field("part", x.part),
-                            f.field("step_s", x.step_s));
+  return f.object(x).fields(
+    f.field("rank", x.rank), f.field("index", x.index),
+    f.field("values", x.values), f.field("part", x.part),
+    f.field("step_s", x.step_s), f.field("stop_request", x.stop_request));
 }
 
 /// Report *index* of every rank, and what each added to the checkpoint they
@@ -63,6 +65,8 @@ struct report_batch {
   /// Seconds each rank's loop ran since its previous report, ordered by rank.
   std::vector<double> step_s;
   double wait_s = 0; ///< Seconds from the first rank's arrival to the last's.
+  /// Of the first rank that has one.
+  std::string stop_request = {};
 
   /// Name of the checkpoint, nullptr if no rank reported one.
   const std::string* checkpoint_name() const noexcept {
@@ -80,7 +84,7 @@ bool inspect(Inspector& f, report_batch& x) {
   return f.object(x).fields(
     f.field("index", x.index), f.field("values", x.values),
     f.field("parts", x.parts), f.field("step_s", x.step_s),
-    f.field("wait_s", x.wait_s));
+    f.field("wait_s", x.wait_s), f.field("stop_request", x.stop_request));
 }
 
 /// Refuses parts that do not form one checkpoint: names that differ between

@@ -94,6 +94,8 @@ report_batch report_pairing::release(time_point now) {
     batch.step_s.push_back(report.step_s);
     batch.values.push_back(std::move(report.values));
     batch.parts.push_back(std::move(report.part));
+    if (batch.stop_request.empty())
+      batch.stop_request = std::move(report.stop_request);
     queue.pending.pop_front();
   }
   batch.wait_s =

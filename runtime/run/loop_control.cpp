@@ -18,7 +18,10 @@ void loop_control::end(error reason) {
 void loop_control::preempt(troupe::stop_info info, std::uint64_t index) {
   std::lock_guard guard{mutex_};
   if (preempting_) {
-    info_.deadline = info.deadline;
+    if (info.kind == stop_info::kind_type::finished)
+      info_ = std::move(info);
+    else
+      info_.deadline = info.deadline;
     return;
   }
   info_ = std::move(info);

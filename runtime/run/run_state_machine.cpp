@@ -19,11 +19,11 @@ bool is_about_group(const run_event& x) noexcept {
 }
 
 std::string_view name_of(const run_event& x) noexcept {
-  static constexpr std::array<std::string_view, 10> names{
+  static constexpr std::array<std::string_view, 11> names{
     "wait_over",      "group_started",  "group_start_failed",
     "ranks_finished", "ranks_failed",   "group_stopped",
     "run_failed",     "stop_requested", "preempt_requested",
-    "grace_over"};
+    "grace_over",     "completed"};
   static_assert(names.size() == std::variant_size_v<run_event>);
   return names[x.index()];
 }
@@ -167,6 +167,12 @@ expected<run_decision> run_state_machine::on(const run_events::grace_over& x) {
     run_state::preempted,
     {ec::stopped,
      preemption_.message + "; ranks did not leave their loops in time"});
+}
+
+expected<run_decision> run_state_machine::on(const run_events::completed&) {
+  if (state_ != run_state::initializing)
+    return refused_event("completed");
+  return shut_down(run_state::finished, {});
 }
 
 run_decision run_state_machine::go(run_state to, run_action action) {

@@ -57,7 +57,7 @@ struct run_failed {
   error reason;
 };
 
-/// End the run in good order.
+/// Stop the run, with time for its ranks to leave.
 struct stop_requested {
   error reason{ec::stopped, "the run was asked to stop"};
 };
@@ -65,6 +65,11 @@ struct stop_requested {
 /// The run is preempted: let ranks leave their loops with a last checkpoint.
 struct preempt_requested {
   error reason{ec::stopped, "the run was preempted"};
+};
+
+/// The run has trained enough before its first group: there is nothing to do.
+struct completed {
+  bool operator==(const completed&) const = default;
 };
 
 /// The grace of a preempted run is over.
@@ -79,7 +84,8 @@ using run_event =
                run_events::group_start_failed, run_events::ranks_finished,
                run_events::ranks_failed, run_events::group_stopped,
                run_events::run_failed, run_events::stop_requested,
-               run_events::preempt_requested, run_events::grace_over>;
+               run_events::preempt_requested, run_events::grace_over,
+               run_events::completed>;
 
 /// Whether *x* says what became of a group. An unexpected fact of this
 /// kind is a defect of Troupe; any other event may only have come too
@@ -191,6 +197,7 @@ private:
   expected<run_decision> on(const run_events::stop_requested& x);
   expected<run_decision> on(const run_events::preempt_requested& x);
   expected<run_decision> on(const run_events::grace_over& x);
+  expected<run_decision> on(const run_events::completed& x);
 
   /// Moves to *to* and returns the decision with *action*.
   run_decision go(run_state to, run_action action = {});

@@ -117,6 +117,9 @@ public:
   /// Goes into the state with the next save.
   void note_failures(const failure_counts& x) { state_.failures = x; }
 
+  /// The same for why the run was ended.
+  void note_stop(std::string reason) { state_.stop_reason = std::move(reason); }
+
   const checkpoint_registry& registry() const noexcept { return registry_; }
   const saved_run& state() const noexcept { return state_; }
 

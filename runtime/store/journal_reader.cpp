@@ -123,8 +123,11 @@ expected<last_attempt> read_last_attempt(const fs::path& path) {
     if (!event)
       continue;
     if (event->kind == "attempt_begun") {
-      result = {};
+      result = {.stop_reason = std::move(result.stop_reason)};
       preempted = false;
+    } else if (event->kind == "stop_decided") {
+      if (auto reason = event->fields.find("reason"))
+        result.stop_reason = to_string(*reason);
     } else if (event->kind == "preempted") {
       preempted = true;
     } else if (event->kind == "ranks_failed" && !preempted) {

@@ -82,6 +82,9 @@ struct last_attempt {
   /// The event `ranks_failed`. Nothing: they did not fail, or they were to
   /// leave because the run was preempted.
   std::optional<journal_event> failure;
+
+  /// Why it was decided, in any attempt, that the run has trained enough.
+  std::string stop_reason;
 };
 
 /// The latest attempt of the journal *path*.

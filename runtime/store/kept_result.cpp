@@ -49,6 +49,7 @@ kept_result make_result(const saved_run& x, const fs::path& path,
   out.head.path = path;
   out.head.error = x.error;
   out.head.attempts = x.next_attempt;
+  out.head.stop_reason = x.stop_reason;
   return out;
 }
 

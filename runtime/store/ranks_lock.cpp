@@ -319,6 +319,29 @@ void ranks_lock::release() {
   file_.reset();
 }
 
+expected<ranks_ticket> open_ranks_ticket(const fs::path& run,
+                                         std::uint64_t token) {
+  auto path = run / ranks_name;
+  auto other = [&run](const std::string& why) {
+    return failure(ec::invalid_config,
+                   concat("the folder of the run, ", run.string(),
+                          ", is not the driver's on this host: ", why,
+                          "; mount the same storage there on every host"));
+  };
+  unique_fd file{uninterrupted(
+    [&] { return ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW); })};
+  if (!file)
+    return other(storage_error("open", path, errno).message);
+  char text[digits];
+  auto size = ::pread(file.get(), text, digits, 0);
+  if (size < 0)
+    return tl::unexpected{storage_error("read", path, errno)};
+  if (std::string_view{text, static_cast<std::size_t>(size)}
+      != attempt_value(token))
+    return other("its attempt is another one");
+  return ranks_ticket{std::move(file), token};
+}
+
 expected<unique_fd> join_attempt(const ranks_ticket& ticket) {
   auto file = opened_again(ticket.file);
   if (!file)

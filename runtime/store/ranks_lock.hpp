@@ -67,6 +67,12 @@ private:
   std::uint64_t losses_ = 0; ///< Of spawners, before the attempt began.
 };
 
+/// What ranks on another host than the driver's join the attempt with that has
+/// *token*, of the run in the folder *run*. `ec::invalid_config` if what lies
+/// there is not the run's storage.
+expected<ranks_ticket> open_ranks_ticket(const fs::path& run,
+                                         std::uint64_t token);
+
 /// A rank process of the attempt of *ticket* keeps the result open until it
 /// ends. `ec::stopped` if a later attempt has begun.
 expected<unique_fd> join_attempt(const ranks_ticket& ticket);

@@ -65,7 +65,7 @@ expected<reported_checkpoint> result::best_checkpoint(const std::string& metric,
   const reported_checkpoint* best = nullptr;
   key_type best_key;
   for (auto& x : best_checkpoints) {
-    if (!x.values.number(metric))
+    if (!x.values.find_number(metric))
       continue;
     key_type key{rule.score(x), x.index}; // Among equals the newer wins.
     if (best && key < best_key)
@@ -79,6 +79,16 @@ expected<reported_checkpoint> result::best_checkpoint(const std::string& metric,
                      + " has a numeric metric '" + metric
                      + "'; they have: " + known_numbers(best_checkpoints));
   return *best;
+}
+
+expected<reported_checkpoint> result::best_checkpoint() const {
+  if (best_checkpoints.empty())
+    return failure(ec::invalid_argument,
+                   path.empty()
+                     ? "this result has no run: fit() refused to "
+                       "begin one"
+                     : "the run " + path.string() + " has no checkpoint");
+  return best_checkpoints.back();
 }
 
 expected<run_history> result::metrics_history() const {

@@ -18,6 +18,11 @@ namespace troupe {
 
 namespace internal {
 struct saved_run;
+
+/// How a value of type *T* that a loop returned is read: `return_value.hpp` of
+/// `trainers/`.
+template <class T>
+struct returned_value;
 } // namespace internal
 
 /// A run's reports, oldest first.
@@ -45,10 +50,13 @@ struct result {
   /// finished run was done before it could leave; a program with more to do,
   /// such as another run, should leave now. Only `fit()` sets this.
   bool stop_requested = false;
+  /// Why a finished run was ended before its loops returned by themselves:
+  /// `run_config::stop` or `train_context::request_stop`. Else empty.
+  std::string stop_reason;
   std::uint64_t attempts = 0; ///< So far; each restart of the ranks is one.
   /// One sentence for each tracker, `metrics.csv` and `report.html` included,
   /// that at the end had not taken all, or not uploaded it: the next start or
-  /// `troupe-sync` sends the rest. And one for each callback that was given up:
+  /// `troupe sync` sends the rest. And one for each callback that was given up:
   /// the next start, if the run has not finished, calls it for the rest. And
   /// one if there was no memory for the metrics of this result.
   std::vector<std::string> unsent;
@@ -57,6 +65,19 @@ struct result {
   /// lists the known names if no checkpoint has such a number.
   expected<reported_checkpoint> best_checkpoint(const std::string& metric,
                                                 score_order order) const;
+
+  /// The best of `best_checkpoints` by the run's own score
+  /// (`checkpoint_config`), without one the newest; an error if there is none.
+  expected<reported_checkpoint> best_checkpoint() const;
+
+  /// What the loop of *rank* returned in the last attempt, in a program with
+  /// `troupe/train.hpp`: of any type that `train_state` takes, the one that the
+  /// loop has. An error that names the file if it returned nothing, as a loop
+  /// that was ended does, or another type. Kept in the run's folder.
+  template <class T>
+  expected<T> return_value(int rank = 0) const {
+    return internal::returned_value<T>::read(path, attempts, rank);
+  }
 
   /// One row per report batch, oldest first, read from the journal. An error
   /// if no run began.

@@ -29,7 +29,7 @@ public:
   score_type score(const Checkpoint& x) const {
     if (config_.checkpoint_score_attribute.empty())
       return std::nullopt;
-    auto value = x.values.number(config_.checkpoint_score_attribute);
+    auto value = x.values.find_number(config_.checkpoint_score_attribute);
     if (!value || std::isnan(*value))
       return std::nullopt;
     return config_.checkpoint_score_order == score_order::max ? *value

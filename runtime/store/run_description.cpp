@@ -41,14 +41,6 @@ std::string program_path() {
   return fs::read_symlink("/proc/self/exe", code).string();
 }
 
-std::string new_id() {
-  std::random_device random;
-  std::string result;
-  for (int i = 0; i < 4; ++i)
-    append_hex(result, random());
-  return result;
-}
-
 constexpr const char* file_name = "run.json";
 
 } // namespace
@@ -88,6 +80,14 @@ std::vector<std::string> changes_between(const run_description& before,
 }
 
 } // namespace
+
+std::string new_id() {
+  std::random_device random;
+  std::string result;
+  for (int i = 0; i < 4; ++i)
+    append_hex(result, random());
+  return result;
+}
 
 expected<run_description> describe_run(const held_folder& run,
                                        const std::string& name,

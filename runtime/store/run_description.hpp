@@ -34,6 +34,9 @@ struct run_description {
   std::vector<std::string> changes; ///< "another config", for example.
 };
 
+/// 32 random hex digits.
+std::string new_id();
+
 /// Describes the run *name* in the folder *run* as this process runs it, with
 /// the id and the begin that its `run.json` has. Writes nothing.
 expected<run_description> describe_run(const held_folder& run,

@@ -4,6 +4,7 @@
 #include <thread>
 #include <utility>
 
+#include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/store/journal_reader.hpp"
 #include "troupe/runtime/store/result.hpp"
 #include "troupe/runtime/store/run_recovery.hpp"
@@ -15,10 +16,12 @@ namespace troupe::internal {
 namespace {
 
 tl::unexpected<error> already_finished(const run_folder& folder) {
-  return failure(ec::conflict,
-                 "the run " + folder.path().string()
-                   + " has finished: choose another run.name, or remove that "
-                     "folder; result::from_path reads what it left");
+  return failure(
+    ec::conflict,
+    "the run " + folder.path().string()
+      + " has finished: choose another run.name, run.if_finished = "
+        "number or replace, or remove that folder; "
+        "result::from_path reads what it left");
 }
 
 metrics first_values(std::optional<journaled_batch> x) {
@@ -26,16 +29,43 @@ metrics first_values(std::optional<journaled_batch> x) {
 }
 
 // Before anything is written: a finished run stays as it is, and so does one
-// whose state cannot be read now. Returns the number of the next attempt.
-expected<std::uint64_t> refuse_finished(run_folder& folder) {
+// whose state cannot be read now. Returns the number of the next attempt; sets
+// *finished* if there is none.
+expected<std::uint64_t> refuse_finished(run_folder& folder, bool& finished) {
   auto saved = folder.load_state();
   if (!saved && saved.error().code != ec::corrupt)
     return tl::unexpected{saved.error()};
   if (!saved || !*saved)
     return 0;
-  if ((*saved)->status == run_status_kind::finished)
+  finished = (*saved)->status == run_status_kind::finished;
+  if (finished)
     return already_finished(folder);
   return (*saved)->next_attempt;
+}
+
+// Removes the run *name*, if it has finished and no driver has it. It leaves
+// its name at once: a crash leaves no half of a run under it, and the next call
+// removes the rest.
+expected<void> remove_finished(const fs::path& storage,
+                               const std::string& name) {
+  TROUPE_TRY(auto folder, run_folder::open(storage, name));
+  auto finished = false;
+  if (auto open = refuse_finished(*folder, finished); !finished)
+    return std::move(open).map([](std::uint64_t) {});
+  auto above = folder->path().parent_path();
+  auto prefix = ".replaced-" + name + "-";
+  TROUPE_TRY_VOID(
+    rename_new(folder->path(), above / fs::unique_path(prefix + "%%%%%%%%")));
+  folder.reset();                   // NFS keeps what is open.
+  boost::system::error_code failed; // What is left is in nobody's way.
+  for (fs::directory_iterator i{above, failed}, end; !failed && i != end;
+       i.increment(failed)) {
+    auto found = i->path().filename().string();
+    boost::system::error_code ignored;
+    if (found.starts_with(prefix) && found.size() == prefix.size() + 8)
+      fs::remove_all(i->path(), ignored);
+  }
+  return {};
 }
 
 expected<std::unique_ptr<journal>> open_journal(const run_folder& folder) {
@@ -66,12 +96,34 @@ run_store::run_store(std::unique_ptr<run_folder> folder,
 expected<std::unique_ptr<run_store>>
 run_store::open(const run_config& config, const std::string& config_text,
                 std::size_t world_size) {
-  TROUPE_TRY(auto folder,
-             config.name ? run_folder::open(config.storage_path, *config.name)
-                         : run_folder::open_new(config.storage_path));
+  auto finished = false;
+  auto begin = [&](expected<std::unique_ptr<run_folder>> folder) {
+    finished = false;
+    return std::move(folder).and_then([&](std::unique_ptr<run_folder> x) {
+      return open(std::move(x), config, config_text, world_size, finished);
+    });
+  };
+  if (!config.name)
+    return begin(run_folder::open_new(config.storage_path));
+  auto name = *config.name;
+  for (auto number = 2;; ++number) {
+    auto result = begin(run_folder::open(config.storage_path, name));
+    if (!finished || config.if_finished == if_finished::refuse)
+      return result;
+    if (config.if_finished == if_finished::replace)
+      TROUPE_TRY_VOID(remove_finished(config.storage_path, name));
+    else
+      name = concat(*config.name, '-', number);
+  }
+}
+
+expected<std::unique_ptr<run_store>>
+run_store::open(std::unique_ptr<run_folder> folder, const run_config& config,
+                const std::string& config_text, std::size_t world_size,
+                bool& finished) {
   auto& files = *folder;
   auto name = files.path().filename().string();
-  TROUPE_TRY(auto number, refuse_finished(files));
+  TROUPE_TRY(auto number, refuse_finished(files, finished));
   TROUPE_TRY_VOID(take(files, number));
   // Until now another driver could write.
   auto saved = files.load_state();
@@ -102,6 +154,7 @@ run_store::open(const run_config& config, const std::string& config_text,
     // Its state is rebuilt now.
     for (auto& x : found.events)
       TROUPE_TRY_VOID(log->append_event(x.kind, 0, x.fields));
+    finished = true;
     return already_finished(files);
   }
   TROUPE_TRY(auto last, read_last_batch(files.journal_file()));
@@ -120,6 +173,9 @@ run_store::open(const run_config& config, const std::string& config_text,
   auto& state = result->checkpoints_.state();
   result->attempt_ = state.next_attempt;
   result->failures_ = failures_of(state, latest);
+  result->stop_reason_ = std::move(latest.stop_reason);
+  result->was_interrupted_ =
+    latest.failure || (latest.end && latest.end->kind == "run_ended");
   return result->note_events(result->journal_->events())
     .and_then([&] { return result->note_events(std::move(found.events)); })
     .and_then([&] { return result->note_events(std::move(completed)); })
@@ -153,6 +209,11 @@ void run_store::on_loss(std::function<void(const error&)> f) {
   lost_(loss_);
 }
 
+void run_store::on_end_request(std::function<void(const end_request&)> f) {
+  std::lock_guard guard{notes_mutex_};
+  end_requested_ = std::move(f);
+}
+
 expected<void> run_store::check() const {
   if (is_lost_) {
     std::lock_guard guard{notes_mutex_};
@@ -171,10 +232,24 @@ bool run_store::keep() {
 expected<void> run_store::try_keep() noexcept {
   try {
     auto ours = folder_->check_all();
+    if (ours)
+      pass_on_end_request();
     return ours || !folder_->is_ousted() ? journal_->sync() : ours;
   } catch (...) {
     return tl::unexpected{caught("the run could not be kept durable")};
   }
+}
+
+// One that cannot be read is looked for again.
+void run_store::pass_on_end_request() {
+  std::unique_lock lock{notes_mutex_};
+  auto tell = end_requested_;
+  lock.unlock();
+  if (!tell) // The run has not begun: the request waits.
+    return;
+  auto request = take_end_request(folder_->files(), own_identity());
+  if (request && *request)
+    tell(**request);
 }
 
 void run_store::lose(const error& reason) {
@@ -215,6 +290,16 @@ failure_counts run_store::failures() const {
 void run_store::note_failures(const failure_counts& x) {
   std::lock_guard guard{notes_mutex_};
   failures_ = x;
+}
+
+std::string run_store::stop_reason() const {
+  std::lock_guard guard{notes_mutex_};
+  return stop_reason_;
+}
+
+void run_store::note_stop(std::string reason) {
+  std::lock_guard guard{notes_mutex_};
+  stop_reason_ = std::move(reason);
 }
 
 packed_metrics run_store::last_metrics() const {
@@ -382,6 +467,8 @@ expected<kept_result> run_store::store_end(run_status_kind status,
   if (!noted)
     refute(noted.error());
   checkpoints_.note_failures(failures());
+  if (status == run_status_kind::finished)
+    checkpoints_.note_stop(stop_reason());
   // Even if the journal is broken: the state says how the run ended.
   auto saved =
     seen(checkpoints_.finish(status, error, journal_->next_report()));

@@ -17,6 +17,7 @@
 #include "troupe/runtime/process/threads.hpp"
 #include "troupe/runtime/store/attempt_start.hpp"
 #include "troupe/runtime/store/checkpoint_store.hpp"
+#include "troupe/runtime/store/end_request.hpp"
 #include "troupe/runtime/store/journal.hpp"
 #include "troupe/runtime/store/kept_result.hpp"
 #include "troupe/runtime/store/run_description.hpp"
@@ -34,8 +35,8 @@ class run_store {
 public:
   /// Takes the run that *config* (resolved) names, or a new one if it names
   /// none: makes its folder, locks it, recovers journal and checkpoints, and
-  /// notes repairs in the journal. An unfinished run is resumed; a finished one
-  /// is `ec::conflict` with what to do about it. *config_text* goes into
+  /// notes repairs in the journal. An unfinished run is resumed; what happens
+  /// to a finished one, `config.if_finished` says. *config_text* goes into
   /// `run.json`; *world_size* is compared with the earlier one, 0: is not.
   static expected<std::unique_ptr<run_store>>
   open(const run_config& config, const std::string& config_text = {},
@@ -60,6 +61,18 @@ public:
   /// What they are now; durable with the next attempt, or with the end.
   void note_failures(const failure_counts& x);
 
+  /// Why the run has trained enough, also as an earlier driver decided; empty
+  /// if it has not.
+  std::string stop_reason() const;
+
+  /// Whether the latest attempt of an earlier driver was ended, or failed, and
+  /// not because that driver died.
+  bool was_interrupted() const noexcept { return was_interrupted_; }
+
+  /// From now on the run has trained enough, for *reason*. The event
+  /// `stop_decided`, which the caller appends, makes it durable.
+  void note_stop(std::string reason);
+
   /// Reserves the number of the next attempt and finds the checkpoint it
   /// resumes from. From now on nothing of an earlier attempt can be committed.
   /// Waits for the processes of an earlier attempt, at most `start_timeout`;
@@ -74,6 +87,12 @@ public:
   /// meanwhile.
   void stop_waiting_if(std::function<bool()> over) {
     given_up_ = std::move(over);
+  }
+
+  /// Ranks of earlier attempts may have been on hosts that are lost now: NFS
+  /// keeps what they had locked for its lease, 90 s by default.
+  void expect_lost_hosts() noexcept {
+    start_timeout_ += std::chrono::seconds{120};
   }
 
   /// What a rank process needs to join the attempt.
@@ -119,6 +138,10 @@ public:
   /// once `release` has returned.
   void on_loss(std::function<void(const error&)> f);
 
+  /// Calls *f* on the store's thread when someone asks this driver to end the
+  /// run: see `end_request`. Not called once `release` has returned.
+  void on_end_request(std::function<void(const end_request&)> f);
+
   /// Committed checkpoints that were not evicted, oldest first.
   std::vector<kept_checkpoint> checkpoints() const;
 
@@ -151,6 +174,11 @@ public:
 private:
   run_store(std::unique_ptr<run_folder> folder, std::unique_ptr<journal> log,
             checkpoint_store checkpoints, run_description description);
+
+  /// The run in *folder*; an error and *finished* if it has finished.
+  static expected<std::unique_ptr<run_store>>
+  open(std::unique_ptr<run_folder> folder, const run_config& config,
+       const std::string& config_text, std::size_t world_size, bool& finished);
 
   /// Adds what attempt *x* resumes from to the events, if anything.
   void show_start(const attempt_start& x);
@@ -188,6 +216,7 @@ private:
   /// of the store's thread.
   bool keep();
   expected<void> try_keep() noexcept;
+  void pass_on_end_request();
   void lose(const error& reason);
 
   std::unique_ptr<run_folder> folder_;
@@ -201,8 +230,11 @@ private:
   packed_metrics last_metrics_;
   std::vector<store_event> events_;
   failure_counts failures_;
-  error loss_; // why the run cannot continue
+  std::string stop_reason_;
+  bool was_interrupted_ = false; ///< Not changed after `open`.
+  error loss_;                   // why the run cannot continue
   std::function<void(const error&)> lost_;
+  std::function<void(const end_request&)> end_requested_;
   std::atomic<bool> is_lost_ = false; // `loss_` is set
   const run_description description_;
   std::chrono::milliseconds start_timeout_{0};

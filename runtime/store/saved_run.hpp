@@ -30,7 +30,7 @@ struct saved_run {
   run_status_kind status = run_status_kind::running;
   std::uint64_t next_attempt = 0; ///< Number that no attempt has used yet.
   std::uint64_t next_report = 0;  ///< Report index that none has used yet.
-  checkpoint_config retention;    ///< So that a reader can tell the best ones.
+  checkpoint_config retention;    ///< So that a reader knows the best ones.
   std::vector<kept_checkpoint> checkpoints; ///< Oldest first.
   /// Nothing but these is ever removed from `checkpoints/`.
   std::vector<doomed_checkpoint> doomed;
@@ -38,6 +38,7 @@ struct saved_run {
   std::vector<std::string> rotten;
   std::optional<run_error> error;
   failure_counts failures;
+  std::string stop_reason; ///< Of a finished run that was ended.
 };
 
 /// Version of the format; a reader refuses a later one. In the first one, all

@@ -14,6 +14,7 @@ constexpr std::pair<std::string_view, std::string_view> sentences[] = {
   {"callback_failed", "{reason}"},
   {"checkpoint_adopted", "checkpoint {name} is the run's, although its state "
                          "did not name it: {reason}"},
+  {"checkpoint_missing", "checkpoint {name} is missing or damaged: {reason}"},
   {"checkpoint_not_removed", "checkpoint {name} cannot be removed: {reason}"},
   {"checkpoint_reinstated", "checkpoint {name} is kept after all: {reason}"},
   {"checkpoint_removed", "checkpoint {name} was removed: {reason}"},

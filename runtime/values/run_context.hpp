@@ -3,7 +3,11 @@
 #include <chrono>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
+
+#include "troupe/runtime/fs.hpp"
+#include "troupe/runtime/values/run_control.hpp"
 
 namespace troupe {
 
@@ -21,6 +25,12 @@ struct run_context {
   std::uint64_t report_index = 0;
   std::string config;           ///< The run's configuration as text (JSON).
   clock::time_point start_time; ///< When this driver started.
+  run_control control; ///< Ends the run. Of classes only: it does not travel.
+
+  /// Makes the folder `callbacks/<name>` of the run, for files of a callback's
+  /// own, and returns its path. What is neither a letter nor a digit becomes
+  /// `_` in it. `troupe rm` removes it with the run.
+  fs::path folder(std::string_view name) const;
 
   bool operator==(const run_context&) const = default;
 };
@@ -63,6 +73,11 @@ struct rank_facts {
   /// Descriptor of the shared segment of the attempt's ranks on this host; -1:
   /// none. The rank's own: it does not travel.
   int segment = -1;
+  /// This host's name, for people, and its address for the other hosts of the
+  /// run, a number: the one by which its agent and the driver reached each
+  /// other. Empty in a run on one host.
+  std::string host;
+  std::string host_address;
 
   bool operator==(const rank_facts&) const = default;
 };
@@ -77,7 +92,8 @@ bool inspect(Inspector& f, rank_facts& x) {
     f.field("local_world_size", x.local_world_size),
     f.field("node_rank", x.node_rank), f.field("in_process", x.in_process),
     f.field("cores", x.cores), f.field("gpus", x.gpus),
-    f.field("first_report", x.first_report));
+    f.field("first_report", x.first_report), f.field("host", x.host),
+    f.field("host_address", x.host_address));
 }
 
 /// Why a train loop is to leave, and until when it may report.
@@ -85,11 +101,14 @@ struct stop_info {
   enum class kind_type : std::uint8_t {
     stopped,   ///< The run was stopped: the next `report` throws.
     preempted, ///< The run gives way: reports and checkpoints are still taken.
+    /// The run has trained enough (`run_config::stop`, `request_stop`): so too,
+    /// without a deadline, and it ends as finished.
+    finished,
   };
 
   kind_type kind = kind_type::stopped;
   std::string reason; ///< For people: "SIGTERM", say.
-  /// When ranks that are still in their loops are ended.
+  /// When ranks that are still in their loops are ended. Not for `finished`.
   std::chrono::system_clock::time_point deadline;
 
   bool operator==(const stop_info&) const = default;

@@ -432,12 +432,11 @@ TEST_F(callback_chain_test, what_is_too_large_to_be_sent_is_not_sent) {
 
 TEST_F(callback_chain_test, counts_what_empty_texts_take_in_a_message) {
   add_far();
-  args.longest_message = 2 * max_metrics_bytes;
+  args.longest_message = 700'000;
   spawn();
-  metrics many;
-  for (int i = 100'000; i < 700'000; ++i)
+  metrics many; // Their names have less than half the limit.
+  for (int i = 100'000; i < 150'000; ++i)
     many[std::to_string(i)] = "";
-  ASSERT_TRUE(validate(many)); // Their names have less than half the limit.
   auto answer =
     system.ask<callback_done>(chain, after_report{0, 0, {many}, std::nullopt});
   EXPECT_THAT(failures(answer),

@@ -43,6 +43,7 @@ protected:
     args.monitor = monitor;
     args.first = store->begin_attempt().value();
     args.failure = config.failure;
+    args.stop = config.stop;
     args.world_size = 2;
     args.callback_queue = static_cast<std::size_t>(config.callback_queue);
     args.stop_timeout = config.stop_timeout;
@@ -70,12 +71,15 @@ protected:
     args.cursor =
       std::make_shared<callback_cursor>(callback_cursor::open(*store).value());
     args.callbacks = callbacks =
-      system.spawn(callback_runner, user_callback_args{list});
+      system.spawn(callback_runner, user_callback_args{list, control});
     if (!actors.empty())
       args.callbacks = system.spawn(
         callback_chain,
         callback_chain_args{callbacks, actors, config.callback_errors});
     driver = system.spawn(troupe::internal::driver, std::move(args));
+    control.connect([this](run_order x) {
+      std::visit([&](auto& what) { send_anonymous(driver, what); }, x.what);
+    });
     system.settle();
   }
 
@@ -175,8 +179,9 @@ protected:
   stepped_system system;
   driver_actor driver;
   committer_actor storage;
-  user_callback_actor callbacks;
-  std::vector<named_callback_actor> actors; ///< Callbacks after the class.
+  run_observer_actor callbacks;
+  run_control control{run_control::receiver{}}; ///< Of the callbacks.
+  std::vector<named_callback_actor> actors;     ///< Callbacks after the class.
   played_ranks ranks{system};
 };
 

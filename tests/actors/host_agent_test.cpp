@@ -15,7 +15,7 @@ class host_agent_test : public testing::Test {
 protected:
   using fact = std::function<void()>;
 
-  /// What the group was told.
+  /// What the group was sent.
   struct group_record {
     std::vector<host_calls> calls;
     std::vector<rank_loop_ended> ended;
@@ -34,6 +34,12 @@ protected:
       [](const stop_attempt&) {},
       [](const preempt_attempt&) {},
       [](get_status) { return group_status{}; },
+      [](const agent_hello&, const caf::strong_actor_ptr&) {
+        return host_accepted{};
+      },
+      [](const host_checked&) {},
+      [](const agent_launched&) {},
+      [](const launcher_ended&) {},
       [note](const rank_launched&) { note("launched"); },
       [note](const rank_launch_failed&) { note("launch failed"); },
       [note](const rank_ready&) { note("ready"); },
@@ -83,7 +89,7 @@ protected:
     record->order.clear();
   }
 
-  /// What the group was told since the last call.
+  /// What the group was sent since the last call.
   std::vector<std::string> told() { return std::exchange(record->order, {}); }
 
   stepped_system system;
@@ -198,7 +204,8 @@ protected:
     for (auto* agent : {&first, &second})
       *agent = system.spawn(host_agent, host_agent_args{ranks.launcher});
     ranks.group = system.spawn(
-      worker_group, worker_group_args{{{first, 0, 1}, {second, 1, 1}}, plan});
+      worker_group, worker_group_args{.hosts = {{first, 0, 1}, {second, 1, 1}},
+                                      .plan = plan});
     driver = system.spawn(recorded_driver, record);
     send_anonymous(ranks.group, start_attempt{3, {}, 0}, driver);
     system.settle();

@@ -37,7 +37,9 @@ const rank_facts facts{.run_name = "r",
                        .in_process = true,
                        .cores = {4, 5},
                        .gpus = {6},
-                       .first_report = 8};
+                       .first_report = 8,
+                       .host = "h3",
+                       .host_address = "10.0.0.4"};
 const run_status status{.state = run_state::restarting,
                         .attempt = 3,
                         .world_size = 4,
@@ -127,7 +129,7 @@ void for_each_sample(F f) {
   f(preempt_attempt{2, "text", 14});
   f(attempt_started{2, 4});
   f(attempt_ended{2, true, true});
-  f(attempt_failed{2, true, problem, {{1, failed}}});
+  f(attempt_failed{2, true, problem, {{1, failed}}, true});
   f(attempt_warning{2, "text", true});
   f(epoch_advanced{2, epoch_progress{3, 4, 5, 6.5}});
   f(commit_batch{2, batch});
@@ -164,7 +166,12 @@ void for_each_sample(F f) {
   f(after_exception{2, {{1, failed}}});
   f(after_run{outcome()});
   f(storage_lost{problem});
-  f(callback_done{0.5, true, {problem}, {{"csv", 0.5}}, {"callback 1"}});
+  f(callback_done{0.5,
+                  true,
+                  {problem},
+                  {{"csv", 0.5}},
+                  {"callback 1"},
+                  run_order{stop_run{"text"}}});
   f(context);
   f(outcome());
   f(callback_time{"csv", 0.5});
@@ -175,7 +182,14 @@ void for_each_sample(F f) {
   f(stop_run{"text"});
   f(get_status{});
   f(preempt_run{"text", 15});
-  f(start_ranks{2, {facts}, at_c, loop, false});
+  f(complete_run{"text"});
+  f(resize_callback_queue{15});
+  f(run_order{preempt_run{"text", 15}});
+  f(follow_run{});
+  f(state_changed{2, run_state::running, run_state::restarting});
+  f(group_started{2, 4});
+  f(group_ended{2, problem});
+  f(start_ranks{2, {facts}, at_c, loop, false, 17, {{"A", "b"}}});
   f(end_ranks{2, problem});
   f(kill_rank{2, 1});
   f(attempt_over{2});
@@ -193,6 +207,12 @@ void for_each_sample(F f) {
                 {{}, 5, reports_awaited{2, 1}}}});
   f(rank_loop_ended{2, {2, 1, problem, true}, true, {shown}});
   f(rank_disconnected{2, 1});
+  f(agent_hello{
+    {1, "h2", "10.0.0.2", "10.0.0.1", 4, 5, 6, "ab", "0.1", 7, 8, 9}});
+  f(host_accepted{2, "/runs/r", 17});
+  f(host_checked{2, 1, problem});
+  f(agent_launched{3});
+  f(launcher_ended{3, "text", true});
 }
 
 template <class T>
@@ -244,6 +264,8 @@ std::string describe_protocol() {
   describe<trainer_actor>(*system, "trainer", text);
   describe<committer_actor>(*system, "committer", text);
   describe<user_callback_actor>(*system, "user_callback", text);
+  describe<run_observer_actor>(*system, "run_observer", text);
+  describe<run_control_actor>(*system, "run_control", text);
   text += "\n# Type ids, counted from the first of ours.\n";
   for (auto id = first_id; id < end_id; ++id)
     text +=
@@ -342,6 +364,8 @@ TEST(protocol_test, every_type_on_the_wire_has_a_sample) {
   sampled.push_back(caf::type_id_v<trainer_actor>);
   sampled.push_back(caf::type_id_v<driver_actor>);
   sampled.push_back(caf::type_id_v<worker_group_actor>);
+  sampled.push_back(caf::type_id_v<run_observer_actor>);
+  sampled.push_back(caf::type_id_v<run_control_actor>);
   for (auto id = first_id; id < end_id; ++id)
     EXPECT_EQ(std::ranges::count(sampled, caf::type_id_t{id}), 1)
       << name_of(caf::type_id_t{id});

@@ -23,7 +23,6 @@ TEST_F(worker_group_test, launches_every_rank_with_the_segment_they_share) {
 }
 
 TEST_F(worker_group_test, sends_a_rank_its_place_and_what_to_run) {
-  plan.cores = {{0}, {1}};
   plan.gpus = {{2, 3}, {4, 5}};
   start();
   auto hello = ranks.rise(1);

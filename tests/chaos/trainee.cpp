@@ -225,7 +225,7 @@ void report(train_context& context, const plan& x, const model& now,
 
 void train(train_context& context, const plan& x, const std::string& record,
            model now) {
-  auto index = context.facts().first_report;
+  auto index = internal::rank_access{context}.facts().first_report;
   auto heard = false;
   auto trained = make_learner(context, x);
   if (auto& last = context.checkpoint())
@@ -292,13 +292,14 @@ std::string earlier_ranks(train_context& context, const plan& x) {
     for (std::string text; std::getline(records, text);) {
       int pid = 0;
       unsigned long long attempt = 0;
-      auto run = text.find(context.trial_id());
+      auto run = text.find(context.run_id());
       if (std::sscanf(text.c_str(),
                       R"({"what":"begun","pid":%d,"attempt":%llu)", &pid,
                       &attempt)
             == 2
           && run != std::string::npos && attempt < context.attempt()
-          && !context.facts().in_process && pid != ::getpid() && is_alive(pid))
+          && !internal::rank_access{context}.facts().in_process
+          && pid != ::getpid() && is_alive(pid))
         result +=
           std::to_string(pid) + " of attempt " + std::to_string(attempt) + "; ";
     }
@@ -317,9 +318,9 @@ void loop(train_context& context, const plan& x) {
     from = restore(*last, context.world_size(), x.bytes);
   line{"begun"}
     .number("attempt", context.attempt())
-    .text("run", context.trial_id())
+    .text("run", context.run_id())
     .text("alive", earlier)
-    .number("first", context.facts().first_report)
+    .number("first", internal::rank_access{context}.facts().first_report)
     .text("resume", last ? last->name() : "")
     .text("problem", from.problem)
     .number("step", from.value.step)

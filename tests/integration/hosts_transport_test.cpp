@@ -32,7 +32,7 @@ using ledger_actor =
   caf::typed_actor<caf::result<report_committed>(commit_batch),
                    caf::result<std::string>(std::string)>;
 
-/// Confirms batches, and repeats what it is told.
+/// Confirms batches, and repeats what it is sent.
 ledger_actor::behavior_type ledger(ledger_actor::pointer) {
   return {
     [](const commit_batch& x) {

@@ -1,16 +1,20 @@
 // Who runs the event loop of a rank: its network thread, or the thread that
 // waits for an answer.
 
+#include <algorithm>
+#include <atomic>
 #include <csignal>
 #include <future>
 #include <optional>
 #include <thread>
+#include <vector>
 
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <caf/event_based_actor.hpp>
+#include <caf/io/middleman.hpp>
 #include <caf/scoped_actor.hpp>
 #include <caf/typed_event_based_actor.hpp>
 #include <gtest/gtest.h>
@@ -72,6 +76,39 @@ public:
 private:
   pid_t child_ = -1;
   bool up_ = false;
+};
+
+/// Two actors of the event loop that send a message to each other until `stop`.
+class players {
+public:
+  explicit players(caf::actor_system& system) {
+    for (auto i : {0, 1})
+      actors_[i] = spawn_on_network_thread(system, play, this, 1 - i);
+    send_anonymous(actors_[0], std::int32_t{0});
+  }
+
+  /// Returns once there is no message of theirs any more.
+  void stop() {
+    stopped_ = true;
+    over_.get_future().wait();
+  }
+
+private:
+  using player_actor = caf::typed_actor<caf::result<void>(std::int32_t)>;
+
+  static player_actor::behavior_type play(player_actor::pointer self,
+                                          players* game, int other) {
+    return {[self, game, other](std::int32_t x) {
+      if (game->stopped_)
+        game->over_.set_value();
+      else
+        send(self, game->actors_[other], x);
+    }};
+  }
+
+  player_actor actors_[2];
+  std::atomic<bool> stopped_ = false;
+  std::promise<void> over_;
 };
 
 /// A system as a rank has it.
@@ -156,6 +193,53 @@ TEST_F(network_thread_test, the_driving_thread_is_notified_of_a_lost_peer) {
   self->receive([&](const caf::down_msg& x) { reason = x.reason; });
   killer.join();
   EXPECT_EQ(reason, caf::exit_reason::remote_link_unreachable);
+}
+
+TEST_F(network_thread_test, actors_that_never_rest_keep_no_socket_waiting) {
+  players game{rank.system};
+  network_waiter self{rank.system, &rank.network};
+  for (std::int32_t i = 0; i < 100; ++i)
+    EXPECT_EQ(ask(self, 2 * i), i);
+  game.stop();
+}
+
+TEST(network_test, actors_that_never_rest_keep_no_socket_waiting) {
+  test::private_folder folder;
+  half_server server{folder.path() / "half"};
+  ASSERT_TRUE(server.up());
+  system_config config;
+  caf::actor_system system{config};
+  auto half = connect<half_actor>(system, folder.path() / "half");
+  ASSERT_TRUE(half) << half.error().message;
+  players game{system};
+  caf::scoped_actor self{system};
+  for (std::int32_t i = 0; i < 100; ++i)
+    request(self, *half, caf::infinite, 2 * i)
+      .receive([i](std::int32_t x) { EXPECT_EQ(x, i); },
+               [](const caf::error&) { ADD_FAILURE(); });
+  game.stop();
+}
+
+TEST_F(network_thread_test, what_a_thread_posts_runs_in_its_order) {
+  constexpr int count = 2000;
+  constexpr int threads = 4;
+  auto& loop = rank.system.middleman().backend();
+  std::vector<std::vector<int>> seen(threads);
+  std::vector<std::thread> posters;
+  for (int t = 0; t < threads; ++t)
+    posters.emplace_back([&, t] {
+      for (int i = 0; i < count; ++i)
+        loop.post([&seen, t, i] { seen[t].push_back(i); });
+      std::promise<void> done;
+      loop.post([&done] { done.set_value(); });
+      done.get_future().wait();
+    });
+  for (auto& x : posters)
+    x.join();
+  for (auto& x : seen) {
+    ASSERT_EQ(x.size(), static_cast<std::size_t>(count));
+    EXPECT_TRUE(std::is_sorted(x.begin(), x.end()));
+  }
 }
 
 TEST_F(network_thread_test, without_a_network_the_thread_sleeps) {

@@ -24,8 +24,9 @@ public:
                      std::chrono::steady_clock::now) {
     agent = system_.spawn(host_agent, host_agent_args{launcher});
     group = system_.spawn(
-      worker_group,
-      worker_group_args{{{agent, 0, plan.world_size}}, plan, std::move(now)});
+      worker_group, worker_group_args{.hosts = {{agent, 0, plan.world_size}},
+                                      .plan = plan,
+                                      .now = std::move(now)});
   }
 
   /// A rank's process has started, with pid 100 + rank.

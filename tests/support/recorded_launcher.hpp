@@ -11,8 +11,8 @@
 
 namespace troupe::internal::test {
 
-/// Starts nothing and records the requests. The test tells the listeners what
-/// became of the ranks.
+/// Starts nothing and records the requests. The test calls the listeners with
+/// what became of the ranks.
 class recorded_launcher : public rank_launcher {
 public:
   struct launch_order {
@@ -21,6 +21,12 @@ public:
     int segment = -1;
     listener tell;
   };
+
+  void prepare(start_ranks& x) override {
+    for (auto& facts : x.ranks)
+      facts.cores = {facts.local_rank};
+    prepared = x.ranks;
+  }
 
   void launch(std::uint64_t attempt, int rank, int segment,
               const listener& tell) override {
@@ -69,6 +75,7 @@ public:
   }
 
   std::vector<launch_order> launched;
+  std::vector<rank_facts> prepared; ///< Of the last attempt.
   std::vector<int> killed;
   std::set<int> ended;                 ///< Ranks whose processes have ended.
   int looks = 0;                       ///< At one process each.

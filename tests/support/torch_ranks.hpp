@@ -11,6 +11,7 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include <dlfcn.h>
@@ -31,6 +32,7 @@
 
 #include "troupe/runtime/process/shared_segment.hpp"
 #include "troupe/runtime/process/stack_dump.hpp"
+#include "troupe/trainers/torch/groups/hierarchical_group.hpp"
 #include "troupe/trainers/torch/groups/local_group.hpp"
 
 namespace troupe::internal::test {
@@ -70,11 +72,11 @@ public:
   virtual group_ptr group(int number, int rank, int size) = 0;
 };
 
-/// Gloo over loopback, with a store in memory (threads) or in a file that is
-/// removed with the meeting place (processes).
-class gloo_meeting_place final : public meeting_place {
+/// A store in memory (threads) or in a file that is removed with it
+/// (processes).
+class meeting_store {
 public:
-  explicit gloo_meeting_place(bool processes) : owner_(getpid()) {
+  explicit meeting_store(bool processes) : owner_(getpid()) {
     if (!processes) {
       in_memory_ = c10::make_intrusive<c10d::HashStore>();
       return;
@@ -85,15 +87,37 @@ public:
     folder_ = name;
   }
 
-  ~gloo_meeting_place() override {
+  ~meeting_store() {
     if (!folder_.empty() && getpid() == owner_)
       std::filesystem::remove_all(folder_);
   }
 
+  /// For group *number* of *size* ranks.
+  c10::intrusive_ptr<c10d::Store> of_group(int number, int size) const {
+    return c10::make_intrusive<c10d::PrefixStore>(std::to_string(number) + '/',
+                                                  base(size));
+  }
+
+private:
+  c10::intrusive_ptr<c10d::Store> base(int size) const {
+    if (in_memory_)
+      return in_memory_;
+    return c10::make_intrusive<c10d::FileStore>((folder_ / "store").string(),
+                                                size);
+  }
+
+  pid_t owner_;
+  c10::intrusive_ptr<c10d::Store> in_memory_;
+  std::filesystem::path folder_;
+};
+
+/// Gloo over loopback.
+class gloo_meeting_place final : public meeting_place {
+public:
+  explicit gloo_meeting_place(bool processes) : store_(processes) {}
+
   group_ptr group(int number, int rank, int size) override {
-    auto prefix = std::to_string(number) + '/';
-    c10::intrusive_ptr<c10d::Store> store =
-      c10::make_intrusive<c10d::PrefixStore>(prefix, base(size));
+    auto store = store_.of_group(number, size);
     auto options =
       c10d::ProcessGroupGloo::Options::create(std::chrono::seconds{60});
     options->devices.push_back(
@@ -109,17 +133,18 @@ public:
   }
 
 private:
-  c10::intrusive_ptr<c10d::Store> base(int size) const {
-    if (in_memory_)
-      return in_memory_;
-    return c10::make_intrusive<c10d::FileStore>((folder_ / "store").string(),
-                                                size);
-  }
-
-  pid_t owner_;
-  c10::intrusive_ptr<c10d::Store> in_memory_;
-  std::filesystem::path folder_;
+  meeting_store store_;
 };
+
+/// A group whose collectives on CPU tensors go to *member*.
+inline group_ptr group_over(const c10::intrusive_ptr<c10d::Backend>& member) {
+  auto group = c10::make_intrusive<c10d::ProcessGroup>(
+    c10::make_intrusive<c10d::HashStore>(), member->getRank(),
+    member->getSize());
+  group->setBackend(at::kCPU, c10d::ProcessGroup::BackendType::CUSTOM, member);
+  group->setDefaultBackend(c10d::ProcessGroup::BackendType::CUSTOM);
+  return group;
+}
 
 /// Shared memory. A segment serves one group and must exist before the ranks
 /// start, so segments are created for every number and every size.
@@ -138,19 +163,73 @@ public:
     auto segment =
       shared_segment::attach(segments_.at({number, size}).descriptor());
     check(segment.has_value(), "cannot attach to the segment");
-    auto member = c10::make_intrusive<local_group>(std::move(*segment), rank,
-                                                   std::chrono::seconds{60});
-    auto group = c10::make_intrusive<c10d::ProcessGroup>(
-      c10::make_intrusive<c10d::HashStore>(), rank, size);
-    group->setBackend(at::kCPU, c10d::ProcessGroup::BackendType::CUSTOM,
-                      member);
-    group->setDefaultBackend(c10d::ProcessGroup::BackendType::CUSTOM);
-    return group;
+    return group_over(c10::make_intrusive<local_group>(
+      std::move(*segment), rank, std::chrono::seconds{60}));
   }
 
 private:
   static constexpr int numbers = 2;
   std::map<std::pair<int, int>, shared_segment> segments_;
+};
+
+/// Several hosts on this one: ranks that share memory, and a ring over
+/// loopback. The first hosts have a rank more, if they cannot all have as many.
+class hierarchical_meeting_place final : public meeting_place {
+public:
+  hierarchical_meeting_place(int size, bool processes, int hosts = 2)
+    : hosts_(hosts), store_(processes) {
+    for (int number = 0; number < 2; ++number)
+      for (int ranks = 2; ranks <= size; ++ranks)
+        for (int host = 0; host < std::min(hosts, ranks); ++host) {
+          auto segment = shared_segment::create(ranks_of(host, ranks));
+          check(segment.has_value(), "no shared segment");
+          segments_.emplace(std::tuple{number, ranks, host},
+                            std::move(*segment));
+        }
+  }
+
+  /// How many of *size* ranks are on *host*.
+  int ranks_of(int host, int size) const {
+    return size / hosts_ + (host < size % hosts_ ? 1 : 0);
+  }
+
+  const shared_segment& segment(int number, int size, int host) const {
+    return segments_.at({number, size, host});
+  }
+
+  group_ptr group(int number, int rank, int size) override {
+    return group_over(member(number, rank, size));
+  }
+
+  c10::intrusive_ptr<hierarchical_group>
+  member(int number, int rank, int size,
+         std::chrono::milliseconds timeout = std::chrono::seconds{60}) {
+    int host = 0;
+    int first = 0;
+    while (rank >= first + ranks_of(host, size))
+      first += ranks_of(host++, size);
+    auto store = store_.of_group(number, size);
+    store->setTimeout(std::chrono::seconds{60});
+    join_ring_args how;
+    auto meeting =
+      host_meeting::begin(*store,
+                          {rank, rank - first, ranks_of(host, size), size,
+                           std::string(1, char('a' + host)), "127.0.0.1"},
+                          how);
+    check(meeting.has_value(), "no port");
+    auto places = meeting->join(*store, how);
+    check(places.has_value(), places ? "" : places.error().message);
+    auto attached =
+      shared_segment::attach(segment(number, size, host).descriptor());
+    check(attached.has_value(), "cannot attach to the segment");
+    return c10::make_intrusive<hierarchical_group>(
+      std::move(*attached), rank - first, std::move(*places), timeout);
+  }
+
+private:
+  int hosts_;
+  meeting_store store_;
+  std::map<std::tuple<int, int, int>, shared_segment> segments_;
 };
 
 /// Runs *body* for ranks 0 .. *size* - 1, each on its own thread, and returns

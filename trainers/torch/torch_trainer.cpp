@@ -8,6 +8,7 @@
 #include <c10/util/Exception.h>
 
 #include "troupe/trainers/torch/groups/c10d_groups.hpp"
+#include "troupe/trainers/torch/groups/data_plane.hpp"
 #include "troupe/trainers/torch/groups/make_group.hpp"
 
 namespace troupe {
@@ -18,8 +19,8 @@ namespace {
 
 /// OpenMP read the environment when the program was loaded; a forked rank got
 /// its own later.
-void apply_thread_count(const train_context& context) {
-  if (context.facts().in_process)
+void apply_thread_count(train_context& context) {
+  if (rank_access{context}.facts().in_process)
     return; // The threads are the whole process's.
   if (auto count = std::getenv("OMP_NUM_THREADS"))
     if (auto threads = std::atoi(count); threads > 0)
@@ -29,15 +30,17 @@ void apply_thread_count(const train_context& context) {
 } // namespace
 
 void torch_backend::prepare(train_context& context) const {
-  if (!context.facts().gpus.empty())
+  if (!rank_access{context}.facts().gpus.empty())
     load_cuda(context.rank());
 }
 
 void torch_backend::run(train_context& context,
                         const std::function<void()>& loop) const {
   apply_thread_count(context);
-  context.data_plane() = make_group(context, config);
-  auto take_down = [](train_context* x) { x->data_plane().reset(); };
+  rank_access{context}.data_plane() = make_group(context, config);
+  auto take_down = [](train_context* x) {
+    rank_access{*x}.data_plane().reset();
+  };
   std::unique_ptr<train_context, decltype(take_down)> plane{&context,
                                                             take_down};
   try {
@@ -45,6 +48,16 @@ void torch_backend::run(train_context& context,
   } catch (const c10::Error& x) {
     throw std::runtime_error{x.what_without_backtrace()};
   }
+}
+
+// Called before the first tensor: it loads the CUDA part of LibTorch.
+expected<int> count_gpus(const torch_options&) {
+  if (auto gpus = gpu_count(); gpus > 0)
+    return gpus;
+  return failure(ec::invalid_config,
+                 "--gpu: LibTorch shows this process no GPU (it needs its CUDA "
+                 "part, a driver, and a card that CUDA_VISIBLE_DEVICES does "
+                 "not hide)");
 }
 
 } // namespace troupe

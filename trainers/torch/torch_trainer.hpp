@@ -23,7 +23,7 @@ struct torch_backend {
   /// loaded.
   void prepare(train_context& context) const;
 
-  /// Runs *loop* with a group and a device in `context.data_plane()`. Throws
+  /// Runs *loop* with a group and a device in the slot for a data plane. Throws
   /// what the loop throws; errors of LibTorch without their C++ stack.
   void run(train_context& context, const std::function<void()>& loop) const;
 
@@ -44,6 +44,9 @@ struct torch_options {
   scaling_config scaling;
   run_config run;
   torch_config torch;
+
+  /// For `parse_config`: ranks of a program that is to use all GPUs.
+  friend expected<int> count_gpus(const torch_options&);
 };
 
 /// A `data_parallel_trainer` whose ranks have a c10d group and a device: what

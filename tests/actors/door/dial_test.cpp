@@ -18,7 +18,7 @@ using namespace std::chrono_literals;
 using testing::HasSubstr;
 using testing::Not;
 
-/// A listening TCP socket of 127.0.0.1 that is no door.
+/// A listening TCP socket of 127.0.0.1 that is not a door.
 class plain_listener {
 public:
   explicit plain_listener(int backlog = 64) {

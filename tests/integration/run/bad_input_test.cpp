@@ -40,7 +40,7 @@ TEST_P(bad_input_test, is_refused_before_anything_starts) {
 
 TEST_F(run_test, a_config_too_large_for_a_message_is_refused_with_its_size) {
   fault_plan plan;
-  plan.text = std::string(5 * 1024 * 1024, 'x');
+  plan.text = std::string(3 * 1024 * 1024, 'x');
   auto outcome = run(plan);
   ASSERT_TRUE(outcome.error);
   EXPECT_EQ(outcome.error->code, ec::invalid_config);

@@ -175,6 +175,57 @@ TEST_F(callback_actor_test, a_connected_handle_works_in_a_system_of_the_users) {
   EXPECT_GT(handle->status().callbacks[0].seconds, 0);
 }
 
+TEST_F(callback_actor_test, another_process_follows_and_ends_a_run) {
+  register_messages();
+  system_config settings;
+  caf::actor_system system{settings};
+  auto handle =
+    data_parallel_trainer{
+      counting_loop, fault_plan{.steps = 1'000'000'000, .checkpoint_by = -1},
+      options()}
+      .start(system);
+  ASSERT_TRUE(handle) << handle.error().message;
+  auto door = publish(system, handle->control(), socket);
+  ASSERT_TRUE(door) << door.error().message;
+  listener peer{socket, file.string(), "follow"};
+  ASSERT_TRUE(peer.is_ready());
+  auto outcome = handle->wait();
+  EXPECT_EQ(outcome.status, run_status_kind::finished);
+  EXPECT_EQ(outcome.stop_reason, "another process has seen enough");
+  EXPECT_EQ(peer.wait(), 0);
+  auto heard = lines_of(file);
+  EXPECT_THAT(heard, testing::Contains("state shutting_down"));
+  EXPECT_THAT(heard, testing::Contains("group_ended 0 none"));
+  EXPECT_EQ(heard.front(), "before_run run " + run_path().string() + " 2");
+  EXPECT_EQ(heard.back(), "after_run finished");
+}
+
+TEST_F(callback_actor_test, an_actor_ends_the_run_with_its_answer) {
+  register_messages();
+  system_config settings;
+  caf::actor_system system{settings};
+  auto actor = system.spawn(
+    [](user_callback_actor::pointer) -> user_callback_actor::behavior_type {
+      return {
+        [](const before_run&) { return callback_done{}; },
+        [](const after_report& x) {
+          callback_done done;
+          if (x.index == 2)
+            done.order = run_order{complete_run{"three are enough"}};
+          return done;
+        },
+        [](const after_exception&) { return callback_done{}; },
+        [](const after_run&) { return callback_done{}; },
+      };
+    });
+  auto given = options();
+  given.run.callback_actors = {as_callback(actor, "judge")};
+  auto outcome = run({.steps = 1'000'000'000, .checkpoint_by = -1}, given);
+  EXPECT_EQ(outcome.status, run_status_kind::finished);
+  EXPECT_EQ(outcome.stop_reason, "three are enough");
+  caf::anon_send_exit(actor, caf::exit_reason::user_shutdown);
+}
+
 TEST_F(callback_actor_test, another_process_follows_an_inline_run) {
   listener peer{socket, file.string()};
   ASSERT_TRUE(peer.is_ready());

@@ -2,6 +2,7 @@
 // of this file.
 
 #include <cctype>
+#include <cmath>
 #include <fstream>
 #include <iostream>
 #include <sstream>
@@ -29,6 +30,23 @@ public:
     for (auto& [key, x] : troupe::aggregate(values))
       std::cout << run.name << ' ' << key << ": " << x.mean << " (" << x.min
                 << " to " << x.max << ", std " << x.std << ")\n";
+  }
+};
+
+class loss_watch : public troupe::user_callback {
+public:
+  std::string name() const override { return "loss_watch"; }
+
+  void after_report(const troupe::run_context& run,
+                    const std::vector<troupe::metrics>& values,
+                    const std::optional<troupe::checkpoint>&) override {
+    auto loss = values[0].at("loss").number();
+    std::ofstream{(run.folder(name()) / "losses.txt").string(), std::ios::app}
+      << run.report_index << ' ' << loss << '\n';
+    if (std::isnan(loss))
+      run.control.stop("the loss is NaN");
+    else if (loss < 0.1)
+      run.control.request_stop("the loss is below 0.1");
   }
 };
 
@@ -90,6 +108,24 @@ TEST_F(callbacks_page_test, the_class_prints_the_spread_over_the_ranks) {
   EXPECT_TRUE(fs::exists(run_path() / "begun"));
 }
 
+void halving_loop(troupe::train_context& context) {
+  for (double loss = 1;; loss /= 2)
+    context.report({{"loss", loss}});
+}
+
+TEST_F(callbacks_page_test, the_class_that_acts_ends_the_run) {
+  auto run = config();
+  run.callbacks = {std::make_shared<page::loss_watch>()};
+  auto outcome = troupe::data_parallel_trainer{
+    halving_loop,
+    {.scaling = {.num_workers = 2},
+     .run = run}}.fit();
+  EXPECT_EQ(outcome.status, run_status_kind::finished);
+  EXPECT_EQ(outcome.stop_reason, "the loss is below 0.1");
+  auto losses = bytes_of(run_path() / "callbacks/loss_watch/losses.txt");
+  EXPECT_TRUE(losses.starts_with("0 1\n1 0.5\n")) << losses;
+}
+
 TEST_F(callbacks_page_test, the_actor_prints_the_reports) {
   using namespace page;
   auto run = config();
@@ -127,7 +163,7 @@ TEST_F(callbacks_page_test, the_page_shows_this_code) {
     EXPECT_NE(here.find(squeeze(block)), std::string::npos) << block;
     i = end + 3;
   }
-  EXPECT_EQ(blocks, 6u);
+  EXPECT_EQ(blocks, 7u);
 }
 
 } // namespace troupe::internal::test

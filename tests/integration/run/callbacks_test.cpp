@@ -72,6 +72,31 @@ TEST_P(placement_test, callbacks_are_not_called_for_a_start_that_cannot_begin) {
   EXPECT_EQ(callback->calls.back(), "after_run finished");
 }
 
+TEST_P(placement_test, a_callback_ends_the_run_and_keeps_files_of_its_own) {
+  struct judge : user_callback {
+    std::string name() const override { return "the judge/1"; }
+    void after_report(const run_context& run, const std::vector<metrics>&,
+                      const std::optional<checkpoint>&) override {
+      write_bytes(run.folder(name()) / "seen",
+                  std::to_string(run.report_index));
+      if (run.report_index == 3)
+        run.control.request_stop("the judge has seen enough");
+    }
+    void after_group_end(const run_context&, const error& reason) override {
+      ended = reason.code == ec::none;
+    }
+    bool ended = false;
+  };
+  auto callback = std::make_shared<judge>();
+  auto given = options();
+  given.run.callbacks = {callback};
+  auto outcome = run({.steps = 1'000'000'000, .checkpoint_by = -1}, given);
+  EXPECT_EQ(outcome.status, run_status_kind::finished);
+  EXPECT_EQ(outcome.stop_reason, "the judge has seen enough");
+  EXPECT_TRUE(callback->ended);
+  EXPECT_GE(std::stoi(bytes_of(run_path() / "callbacks/the_judge_1/seen")), 3);
+}
+
 TEST_P(placement_test, a_throwing_callback_is_logged_and_training_continues) {
   auto given = options();
   given.run.callbacks = {std::make_shared<throwing_callback>()};

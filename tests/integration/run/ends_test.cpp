@@ -106,7 +106,7 @@ void ask_who_i_am(train_context& context) {
                   {"local_rank", context.local_rank()},
                   {"local_size", context.local_world_size()},
                   {"node", context.node_rank()},
-                  {"name", context.experiment_name()},
+                  {"name", context.run_name()},
                   {"same", &troupe::context() == &context}});
 }
 

@@ -64,7 +64,7 @@ void sleep_in_rank_0(train_context& context) {
 /// collective; rank 1 never comes to it, but reports.
 void report_beside_a_collective(train_context& context) {
   if (context.rank() == 0) {
-    auto shown = context.link().activity();
+    auto shown = rank_access{context}.link().activity();
     shown->called = 1;
     shown->enter_collective();
     shown->awaited = 1;

@@ -8,7 +8,11 @@
 #include <csignal>
 #include <fstream>
 
+#include <caf/scoped_actor.hpp>
+
 #include <troupe/actors.hpp>
+
+#include "troupe/actors/compat/messaging.hpp"
 
 extern char** environ;
 
@@ -49,6 +53,62 @@ line_writer(user_callback_actor::pointer self, const std::string& file,
   };
 }
 
+/// Follows the run, and ends it with the fifth report that it gets.
+run_observer_actor::behavior_type follower(run_observer_actor::pointer self,
+                                           const std::string& file,
+                                           const run_control_actor& run) {
+  auto write = [file](const std::string& line) {
+    std::ofstream{file, std::ios::app} << line << '\n';
+    return callback_done{};
+  };
+  auto left = std::make_shared<int>(5);
+  return {
+    [=](const before_run& x) {
+      return write("before_run " + x.run.name + ' ' + x.run.path + ' '
+                   + std::to_string(x.run.world_size));
+    },
+    [=](const after_report&) {
+      if (--*left == 0)
+        send(self, run, complete_run{"another process has seen enough"});
+      return callback_done{};
+    },
+    [=](const after_exception&) { return callback_done{}; },
+    [=](const after_run& x) {
+      self->quit(); // after the answer
+      return write("after_run " + std::string{to_string(x.outcome.status)});
+    },
+    [=](const state_changed& x) {
+      return write("state " + std::string{to_string(x.to)});
+    },
+    [=](const group_started& x) {
+      return write("group_started " + std::to_string(x.attempt));
+    },
+    [=](const group_ended& x) {
+      return write("group_ended " + std::to_string(x.attempt) + ' '
+                   + std::string{to_string(x.reason.code)});
+    },
+  };
+}
+
+int follow(caf::actor_system& system, const std::string& socket,
+           const std::string& file) {
+  auto run = connect<run_control_actor>(system, socket);
+  if (!run)
+    return 1;
+  auto actor = system.spawn<caf::detached>(follower, file, *run);
+  caf::scoped_actor self{system};
+  auto follows = false;
+  request(self, *run, std::chrono::seconds{10}, follow_run{}, actor)
+    .receive([&](const run_status& x) { follows = x.world_size == 2; },
+             [](const caf::error&) {});
+  run = run_control_actor{};
+  actor = nullptr;
+  if (!follows || write(STDOUT_FILENO, "r", 1) != 1)
+    return 1;
+  self->await_all_other_actors_done();
+  return 0;
+}
+
 } // namespace
 
 int be_listener(const std::string& socket, const std::string& file,
@@ -56,6 +116,8 @@ int be_listener(const std::string& socket, const std::string& file,
   register_messages();
   system_config config;
   caf::actor_system system{config};
+  if (deed == "follow")
+    return follow(system, socket, file);
   auto actor = system.spawn<caf::detached>(line_writer, file, deed == "die");
   auto endpoint = publish(system, actor, socket);
   if (!endpoint || write(STDOUT_FILENO, "r", 1) != 1)

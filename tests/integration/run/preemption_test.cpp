@@ -82,7 +82,7 @@ TEST_P(preemption_by_signal, ends_with_a_last_checkpoint_and_resumes) {
   EXPECT_EQ(last.checkpoint, left->checkpoint->name());
   ASSERT_EQ(last.values.size(), 2u);
   EXPECT_EQ(last.values[0].at("step"), last.values[1].at("step"));
-  auto step = static_cast<int>(*last.values[0].number("step"));
+  auto step = static_cast<int>(last.values[0].number("step"));
   auto next =
     run({.steps = step + 3},
         train_options{.scaling = {.num_workers = 2}, .run = config()});

@@ -85,7 +85,7 @@ void leave_in_child(train_context& context, const fault_plan& plan) {
     if (plan.action == "report")
       context.report({{"status", 100}});
     if (plan.action == "log")
-      context.log({"not_of_the_rank", {}});
+      rank_access{context}.log({"not_of_the_rank", {}});
     return;
   }
   int status = -1;
@@ -383,9 +383,12 @@ TEST_F(run_test, the_late_end_of_a_rank_takes_nothing_from_its_successor) {
     peers.emplace_back(ends[0]);
     return unique_fd{ends[1]};
   };
-  args.log_path = storage_.path().string();
-  args.ticket = [&] { return store->ticket(); };
+  args.ticket = [&](const std::string&, std::uint64_t) {
+    return store->ticket();
+  };
   process_launcher launcher{args};
+  start_ranks order{1, {{.run_path = run_path().string()}}};
+  launcher.prepare(order);
   unique_fd memory{::memfd_create("segment", MFD_CLOEXEC)};
   struct process {
     std::promise<pid_t> launched;
@@ -473,7 +476,7 @@ TEST_F(run_test, a_thread_left_behind_keeps_the_memory_of_its_own_attempt) {
   auto aborted = has_aborted.get_future().share();
   std::atomic<bool> spoiled{false};
   auto loop = [&](train_context& context) {
-    auto& facts = context.facts();
+    auto& facts = rank_access{context}.facts();
     auto attach = [&] {
       return shared_segment::attach(facts.segment,
                                     {facts.run_id, facts.attempt});

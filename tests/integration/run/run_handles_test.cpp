@@ -30,7 +30,7 @@ TEST_F(run_test, a_service_starts_asks_and_stops_a_run_in_its_own_system) {
   caf::scoped_actor self{system};
   run_status status;
   while (status.reports < 10)
-    request(self, handle->driver(), std::chrono::seconds{10}, get_status{})
+    request(self, handle->control(), std::chrono::seconds{10}, get_status{})
       .receive([&](run_status& x) { status = std::move(x); },
                [&](caf::error& reason) { FAIL() << caf::to_string(reason); });
   EXPECT_EQ(status.world_size, 2);

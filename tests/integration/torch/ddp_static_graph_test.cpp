@@ -93,7 +93,7 @@ TEST_P(static_graph, is_not_learned_while_the_model_is_frozen_as_a_whole) {
   });
 }
 
-// Not on all ranks: it is no collective.
+// Not on all ranks: it is not a collective.
 TEST_P(static_graph, is_not_learned_from_the_gradient_of_an_input) {
   on_ranks([](rank_of_test& self) {
     static_subject it{self};
@@ -169,7 +169,7 @@ TEST_P(static_graph, needs_another_group_if_its_first_backward_broke_off) {
         it.model.zero_grad();
       }
       it.model.data_parallel().drop();
-      it.run.context->data_plane().reset();
+      rank_access{*it.run.context}.data_plane().reset();
       self.first = nullptr; // the last one to hold it on this rank
       it.model.data_parallel().rebuild(self.group(1), false);
       self.first = self.group(1);

@@ -28,9 +28,12 @@ struct placement {
   bool local;
   bool processes;
   int size;
+  bool hierarchical = false;
 
   std::string name() const {
-    return std::string{local ? "local_" : "gloo_"}
+    return std::string{hierarchical ? "hierarchical_"
+                       : local      ? "local_"
+                                    : "gloo_"}
            + (processes ? "processes_" : "threads_") + std::to_string(size);
   }
 
@@ -39,6 +42,8 @@ struct placement {
   }
 
   std::unique_ptr<meeting_place> make_meeting_place() const {
+    if (hierarchical)
+      return std::make_unique<hierarchical_meeting_place>(size, processes);
     if (local)
       return std::make_unique<local_meeting_place>(size);
     return std::make_unique<gloo_meeting_place>(processes);
@@ -86,7 +91,7 @@ struct context_of_test {
     facts.run_path = folder.path().string();
     fs::create_directory(folder / "checkpoints");
     context.emplace(facts, make_memory_link(), std::nullopt);
-    context->data_plane() = std::make_shared<torch_data_plane>(
+    rank_access{*context}.data_plane() = std::make_shared<torch_data_plane>(
       torch_data_plane{self.group(), at::kCPU});
   }
 
@@ -123,7 +128,8 @@ protected:
 
 inline auto small_groups() {
   return testing::Values(placement{false, false, 2}, placement{true, false, 2},
-                         placement{true, false, 3});
+                         placement{true, false, 3},
+                         placement{true, false, 3, true});
 }
 
 inline auto all_groups() {
@@ -131,7 +137,9 @@ inline auto all_groups() {
                          placement{false, false, 3}, placement{false, true, 2},
                          placement{false, true, 3}, placement{true, false, 2},
                          placement{true, false, 3}, placement{true, true, 2},
-                         placement{true, true, 3});
+                         placement{true, true, 3},
+                         placement{true, false, 3, true},
+                         placement{true, true, 3, true});
 }
 
 inline std::string name_of(const testing::TestParamInfo<placement>& x) {

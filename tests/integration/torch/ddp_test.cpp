@@ -412,7 +412,7 @@ TEST_P(data_parallel, a_train_loop_prepares_its_model_in_one_line) {
     train_context context{facts, nullptr, std::nullopt};
     auto message = refusal([&] { prepare_model(context, seeded<mlp>(0)); });
     check(message.find("torch_trainer") != std::string::npos, message);
-    context.data_plane() = std::make_shared<torch_data_plane>(
+    rank_access{context}.data_plane() = std::make_shared<torch_data_plane>(
       torch_data_plane{self.group(), at::kCPU});
     auto [x, y] = samples(self.size * batch, 0);
     auto train = [&self, x = x, y = y](auto model) {

@@ -142,7 +142,8 @@ void leave_in_child(train_context& context, const std::string& action) {
   }
   context.report(
     {{"code", WIFEXITED(status) ? WEXITSTATUS(status) : -1},
-     {"left", static_cast<int>(context.link().activity()->left_group)}});
+     {"left",
+      static_cast<int>(rank_access{context}.link().activity()->left_group)}});
 }
 
 using parameters = std::tuple<backend, bool>;

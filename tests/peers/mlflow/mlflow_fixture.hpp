@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/support/peer_server.hpp"
+#include "tests/support/warm_python.hpp"
 #include "troupe/callbacks/mlflow/mlflow_sink.hpp"
 
 namespace troupe::internal::test {
@@ -87,20 +88,19 @@ protected:
   /// What *script* prints. It has MLflow's client for *uri* as `client` and the
   /// run *id* as `run`.
   static std::string asked(const std::string& uri, const std::string& id,
-                           const std::string& script,
-                           std::map<std::string, std::string> more = {}) {
-    more["MLFLOW_ALLOW_FILE_STORE"] = "true";
+                           const std::string& script) {
+    static warm_python python{"mlflow", {{"MLFLOW_ALLOW_FILE_STORE", "true"}}};
     auto result =
-      run_peer_script("import sys, mlflow, logging\n"
-                      "logging.disable(logging.WARNING)\n"
-                      "client = mlflow.MlflowClient(tracking_uri=sys.argv[1])\n"
-                      "mlflow.set_tracking_uri(sys.argv[1])\n"
-                      "def points(key, id=sys.argv[2]):\n"
-                      "  return [(m.step, m.value, m.timestamp) for m in"
-                      " client.get_metric_history(id, key)]\n"
-                      "run = client.get_run(sys.argv[2])\n"
-                        + script,
-                      {uri, id}, more);
+      python.run("import sys, mlflow, logging\n"
+                 "logging.disable(logging.WARNING)\n"
+                 "client = mlflow.MlflowClient(tracking_uri=sys.argv[1])\n"
+                 "mlflow.set_tracking_uri(sys.argv[1])\n"
+                 "def points(key, id=sys.argv[2]):\n"
+                 "  return [(m.step, m.value, m.timestamp) for m in"
+                 " client.get_metric_history(id, key)]\n"
+                 "run = client.get_run(sys.argv[2])\n"
+                   + script,
+                 {uri, id});
     EXPECT_EQ(result.exit_code, 0) << result.output;
     return result.output;
   }

@@ -9,6 +9,7 @@
 #include "tests/peers/report_page/drawn_chart.hpp"
 #include "tests/support/chromium.hpp"
 #include "tests/support/written_run.hpp"
+#include "troupe/callbacks/report_page/comparison.hpp"
 #include "troupe/callbacks/report_page/report_page.hpp"
 
 namespace troupe::internal::test {
@@ -233,6 +234,41 @@ TEST_F(browser_test, every_section_is_drawn_in_its_place) {
               HasSubstr("<summary>rank_0.log</summary>"));
   EXPECT_THAT(section_of(dom, "logs"),
               HasSubstr("&lt;b&gt;not bold&lt;/b&gt;&lt;/script&gt;"));
+}
+
+TEST_F(browser_test, several_runs_are_drawn_into_one_chart) {
+  written_run other{R"({"config":{"lr":0.25}})"};
+  other.begin_attempt(0, 0);
+  for (std::uint64_t i = 0; i < 30; ++i)
+    other.report({.index = i,
+                  .seconds = static_cast<double>(i + 1),
+                  .values = {{{"loss", 2.0 * static_cast<double>(i)}}}});
+  std::vector<fs::path> paths{run_.path(), other.path()};
+  auto compared = compare_runs(paths);
+  ASSERT_TRUE(compared);
+  compared->runs[0].label = "falling";
+  compared->runs[1].label = "rising";
+  write_bytes(run_.path() / "changed.html", comparison_page(*compared));
+  auto page = open_page(run_.path() / "changed.html",
+                        {.screenshot = screenshot("compared")});
+  EXPECT_EQ(page.console, "");
+  EXPECT_THAT(page.requests, IsEmpty());
+  drawn_chart chart{page.dom, "loss"};
+  auto curves = chart.curves();
+  ASSERT_EQ(curves.size(), 2u);
+  EXPECT_THAT(chart.marks("restart"), IsEmpty());
+  ASSERT_EQ(curves[1].size(), 30u);
+  for (std::size_t i = 0; i < 30; ++i) {
+    auto x = static_cast<double>(i);
+    expect_near(curves[1][i], {chart.x_of(x), chart.y_of(2 * x)});
+  }
+  EXPECT_THAT(section_of(page.dom, "config"),
+              HasSubstr("<tr class=\"differs\"><th scope=\"row\">lr</th><td "
+                        "class=\"long\">0.5</td><td class=\"long\">0.25</td>"));
+  auto runs = section_of(page.dom, "runs");
+  EXPECT_THAT(runs, HasSubstr("loss 5 <span class=\"hint\">lowest</span>"));
+  EXPECT_THAT(runs, HasSubstr("data-status=\"finished\""));
+  EXPECT_THAT(runs, HasSubstr("rising"));
 }
 
 TEST_F(browser_test, an_empty_run_is_drawn_without_errors) {

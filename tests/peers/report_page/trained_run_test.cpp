@@ -22,10 +22,7 @@ struct loop_config {
   double lr = 0.5;
   int steps = 10;
 
-  template <class Archive>
-  void serialize(Archive& ar) {
-    ar(cereal::make_nvp("lr", lr), cereal::make_nvp("steps", steps));
-  }
+  TROUPE_FIELDS(lr, steps)
 };
 
 /// A checkpoint at every other step; rank 1 falls in the first attempt.
@@ -78,7 +75,7 @@ TEST(trained_run_test, a_run_leaves_its_page_with_restart_and_checkpoints) {
   for (std::size_t i = 0; i < curve.size(); ++i) {
     auto& row = (*history)[i];
     auto mean =
-      (*row.values[0].number("loss") + *row.values[1].number("loss")) / 2;
+      (row.values[0].number("loss") + row.values[1].number("loss")) / 2;
     EXPECT_NEAR(curve[i].x, chart.x_of(static_cast<double>(row.index)), 0.35);
     EXPECT_NEAR(curve[i].y, chart.y_of(mean), 0.35);
     checkpoints += row.checkpoint.empty() ? 0 : 1;

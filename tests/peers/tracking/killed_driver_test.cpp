@@ -33,7 +33,7 @@ constexpr int reports = 20;
 /// Reports what is missing, as loops do that resume without a checkpoint: the
 /// index of the next report shows how far the run came.
 void report_the_rest(train_context& context) {
-  for (auto i = context.facts().first_report; i < reports; ++i)
+  for (auto i = rank_access{context}.facts().first_report; i < reports; ++i)
     context.report({{"loss", 1.0 / static_cast<double>(i + 1)}});
 }
 
@@ -75,7 +75,7 @@ bool run(const fs::path& storage, const std::string& mlflow,
   return false;
 }
 
-/// Sends what the last driver left, as troupe-sync does.
+/// Sends what the last driver left, as troupe sync does.
 void sync(const fs::path& storage, const std::string& mlflow) {
   auto config = config_of(storage, mlflow);
   auto path = storage / "r";

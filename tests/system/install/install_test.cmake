@@ -35,8 +35,7 @@ endforeach()
 
 set(configure ${CMAKE_COMMAND} -S ${CONSUMER} -G ${GENERATOR} -DCMAKE_PREFIX_PATH=${FOLDER}/prefix
   -DCMAKE_CXX_COMPILER=${COMPILER} -DCMAKE_BUILD_TYPE=Release)
-set(bare -DCMAKE_DISABLE_FIND_PACKAGE_CURL=ON -DCMAKE_DISABLE_FIND_PACKAGE_OpenSSL=ON
-  -DCMAKE_DISABLE_FIND_PACKAGE_PkgConfig=ON)
+set(bare -DCMAKE_DISABLE_FIND_PACKAGE_CURL=ON)
 
 # Without the libraries of trackers there is no component of that name.
 execute_process(COMMAND ${configure} ${bare} -B ${FOLDER}/refused -DCOMPONENTS=trackers

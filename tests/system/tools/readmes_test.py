@@ -16,6 +16,7 @@ def named_folders(readme):
 
 CONFIGS = {
     "runtime/config/run_config.hpp": ["run_config", "failure_config", "checkpoint_config"],
+    "runtime/config/stop_config.hpp": ["stop_config"],
     "runtime/config/scaling_config.hpp": ["scaling_config", "resources"],
     "runtime/config/rank_hooks.hpp": ["rank_hooks"],
     "runtime/report/report.hpp": ["report_options"],
@@ -27,7 +28,7 @@ CONFIGS = {
     "trainers/torch/optim/fused_optimizer.hpp": ["adam_options", "adamw_options", "sgd_options"],
     "trainers/torch/loop/epoch_loop.hpp": ["loop_options"],
     "trainers/torch/loop/loop_log.hpp": ["log_options"],
-    "trainers/torch/loop/early_stopping.hpp": ["early_stopping_options"],
+    "trainers/early_stopping.hpp": ["early_stopping_options"],
 }
 TRACKERS = {
     "callbacks/csv/csv.hpp": ("csv_options", "csv.md"),
@@ -38,7 +39,7 @@ TRACKERS = {
     "callbacks/comet/comet.hpp": ("comet_options", "comet.md"),
     "callbacks/prometheus/prometheus.hpp": ("prometheus_options", "prometheus.md"),
 }
-REFERENCE = ["train", "trackers", "torch", "actors"]  # its sections, one per header that users include
+REFERENCE = ["train", "trackers", "torch", "actors", "sweep"]  # its sections, one per header that users include
 UNITS = {"h": 3_600_000, "min": 60_000, "s": 1000, "ms": 1}
 MILLISECONDS = {"hours": 3_600_000, "minutes": 60_000, "seconds": 1000, "milliseconds": 1}
 
@@ -81,7 +82,7 @@ def described_fields(page, heading):
 FOLDERS = {"runtime", "callbacks", "actors", "trainers", "examples", "bench", "tests", "docs", "cmake", "tools"}
 PAGES = sorted(page for page in [*ROOT.glob("*.md"), *(page for x in FOLDERS for page in (ROOT / x).rglob("*.md"))]
                if page != ROOT / "docs/plan.md")  # which names what is to come
-UMBRELLAS = {f"troupe/{name}.hpp" for name in ("train", "torch", "actors", "trackers")}
+UMBRELLAS = {f"troupe/{name}.hpp" for name in ("train", "torch", "actors", "trackers", "sweep")}
 MAPS = {"ray_train_map.md", "ecosystem_map.md"}  # They name what other frameworks have.
 OF_OTHERS = {"loss_step", "loss_epoch", "replace_invalid"}  # metrics in an example, a function of a library
 
@@ -266,10 +267,10 @@ class ReadmesTest(unittest.TestCase):
     def test_the_list_of_variables_has_each_one_that_the_sources_read(self):
         listed = re.findall(r'"(TROUPE_\w+)"', (ROOT / "runtime/environment.hpp").read_text(encoding="utf-8"))
         read = {x for layer in ("runtime", "callbacks", "actors", "trainers") for path in (ROOT / layer).rglob("*.cpp")
-                for x in re.findall(r'"(TROUPE_[A-Z_]+)"', path.read_text(encoding="utf-8"))}
+                for x in re.findall(r'"(TROUPE_[A-Z_]*[A-Z])"', path.read_text(encoding="utf-8"))}
         read |= {x for layer in ("runtime", "callbacks", "actors", "trainers") for path in (ROOT / layer).rglob("*.hpp")
                  if path.name != "environment.hpp"
-                 for x in re.findall(r'"(TROUPE_[A-Z_]+)"', path.read_text(encoding="utf-8"))}
+                 for x in re.findall(r'"(TROUPE_[A-Z_]*[A-Z])"', path.read_text(encoding="utf-8"))}
         self.assertEqual(sorted(read), sorted(listed))
 
     def test_links_lead_to_pages_and_headings_that_are_there(self):

@@ -42,6 +42,16 @@ TEST_P(run_request_test, is_refused_in_processes_and_runs_in_this_one) {
   EXPECT_TRUE(validate(request));
 }
 
+TEST(request_for_hosts_test, names_a_file_for_their_ticket) {
+  run_request request;
+  request.scaling = {.num_workers = 2, .agents = 1};
+  auto ok = validate(request);
+  ASSERT_FALSE(ok);
+  EXPECT_THAT(ok.error().message, HasSubstr("agent_ticket"));
+  request.run.agent_ticket = "ticket";
+  EXPECT_TRUE(validate(request));
+}
+
 INSTANTIATE_TEST_SUITE_P(
   what_lies_in_this_process, run_request_test,
   testing::Values(

@@ -63,10 +63,11 @@ protected:
 TEST_F(tracking_handle_test, no_loop_notes_what_the_run_itself_does) {
   auto context = context_of(0);
   for (auto kind : {"run_ended", "attempt_begun", "ranks_failed"})
-    EXPECT_THROW(context.log({kind, {}}), train_error) << kind;
+    EXPECT_THROW(rank_access{context}.log({kind, {}}), train_error) << kind;
   EXPECT_THAT(link->events, IsEmpty());
-  EXPECT_THROW(context.log({std::string(300, 'k'), {}}), train_error);
-  context.log({"mine", {}});
+  EXPECT_THROW(rank_access{context}.log({std::string(300, 'k'), {}}),
+               train_error);
+  rank_access{context}.log({"mine", {}});
   EXPECT_EQ(link->events.size(), 1u);
 }
 
@@ -217,7 +218,8 @@ TEST_F(tracking_handle_test, creates_nothing_at_the_runs_former_path) {
   const std::array<std::uint8_t, 3> pixels{};
   const image_view image{pixels, 1, 1};
   write_bytes(elsewhere / "notes.txt", "notes");
-  auto facts = context_of(0).facts();
+  auto first = context_of(0);
+  auto facts = rank_access{first}.facts();
   facts.run_path = (run / "r").string();
   fs::create_directory(run / "r");
   facts.run_inode = held_folder::open(run / "r").value().inode();

@@ -132,6 +132,61 @@ TEST_F(train_context_test, files_are_moved_only_after_their_report_is_stored) {
   EXPECT_THAT(link->sent, ElementsAre(sent{0, true}, sent{1, true}));
 }
 
+TEST_F(train_context_test, rank_0_alone_writes_the_files_of_a_short_report) {
+  auto context = make();
+  auto calls = 0;
+  auto write = [&](staged_checkpoint& files) {
+    ++calls;
+    fs::ofstream{files.path() / "a.txt"} << "a";
+  };
+  context.report({{"x", 1}}, write);
+  EXPECT_EQ(calls, 1);
+  EXPECT_EQ(context.checkpoint()->name(), "checkpoint_000000");
+  rank_facts facts;
+  facts.run_path = run.path().string();
+  facts.rank = 1;
+  facts.world_size = 2;
+  train_context other{facts, link, std::nullopt};
+  other.report({{"x", 1}}, write, {.barrier = false});
+  EXPECT_EQ(calls, 1);
+  EXPECT_FALSE(other.checkpoint());
+  EXPECT_THAT(link->sent, ElementsAre(sent{0, true}, sent{0, false}));
+}
+
+TEST_F(train_context_test, a_writer_that_throws_reports_nothing) {
+  auto context = make();
+  EXPECT_THROW(context.report({},
+                              [](staged_checkpoint& files) {
+                                fs::ofstream{files.path() / "half.txt"} << "a";
+                                throw std::runtime_error{"no space"};
+                              }),
+               std::runtime_error);
+  EXPECT_THAT(link->sent, IsEmpty());
+  EXPECT_TRUE(fs::is_empty(run / "checkpoints"));
+  context.report({}, std::optional<staged_checkpoint>{});
+  EXPECT_THAT(link->sent, ElementsAre(sent{0, true}));
+}
+
+TEST_F(train_context_test, resumes_all_objects_of_a_state) {
+  int epoch = 3;
+  train_state state{{"epoch", epoch}};
+  auto context = make();
+  EXPECT_FALSE(context.resume(state));
+  EXPECT_EQ(epoch, 3);
+  context.report({}, state);
+  auto saved = context.checkpoint();
+  ASSERT_TRUE(saved);
+  auto files = context.new_checkpoint();
+  state.save(files);
+  rank_access{context}.end();
+  epoch = 0;
+  auto next = make(1, checkpoint::from_directory(files.path()));
+  EXPECT_TRUE(next.resume(state));
+  EXPECT_EQ(epoch, 3);
+  next.report({});
+  EXPECT_THAT(link->logged, IsEmpty()); // the checkpoint was read
+}
+
 TEST_F(train_context_test, warns_once_of_a_checkpoint_that_is_not_read) {
   auto resume = checkpoint::from_directory(new_files("old"));
   {
@@ -149,7 +204,7 @@ TEST_F(train_context_test, warns_once_of_a_checkpoint_that_is_not_read) {
 
 TEST_F(train_context_test, a_check_before_reports_holds_while_it_is_kept) {
   auto context = make();
-  auto check = context.before_report([] {
+  auto check = rank_access{context}.before_report([] {
     throw train_error{{ec::rank_failed, "the weights differ"}};
   });
   EXPECT_THROW(context.report({}), train_error);
@@ -162,12 +217,14 @@ TEST_F(train_context_test, a_check_before_reports_holds_while_it_is_kept) {
 
 TEST_F(train_context_test, a_hook_that_throws_fails_the_rank_by_name) {
   auto context = make();
-  context.on_report([](train_context& x, const metrics&,
-                       const std::optional<checkpoint>&) { x.report({}); });
+  rank_access{context}.on_report(
+    [](train_context& x, const metrics&, const std::optional<checkpoint>&) {
+      x.report({});
+    });
   EXPECT_THAT(reason_of([&] { context.report({}); }).message,
               HasSubstr("the hook on_report threw: rank 0: report() was "
                         "called by on_report"));
-  EXPECT_EQ(context.hook_failure().code, ec::invalid_argument);
+  EXPECT_EQ(rank_access{context}.hook_failure().code, ec::invalid_argument);
   EXPECT_EQ(link->sent.size(), 1u);
 }
 
@@ -175,10 +232,12 @@ TEST_F(train_context_test, a_stop_is_not_a_failure) {
   auto context = make();
   link->answer = failure(ec::stopped, "the run was asked to stop");
   EXPECT_THROW(context.barrier(), run_stopped);
-  context.on_report([](train_context& x, const metrics&,
-                       const std::optional<checkpoint>&) { x.barrier(); });
+  rank_access{context}.on_report(
+    [](train_context& x, const metrics&, const std::optional<checkpoint>&) {
+      x.barrier();
+    });
   EXPECT_THROW(context.report({}), run_stopped);
-  EXPECT_FALSE(context.hook_failure());
+  EXPECT_FALSE(rank_access{context}.hook_failure());
 }
 
 TEST_F(train_context_test, sends_the_refusal_of_a_value_that_is_too_large) {
@@ -204,7 +263,7 @@ TEST_F(train_context_test, belongs_to_the_thread_of_the_loop_until_its_end) {
             == ec::invalid_argument);
   });
   EXPECT_EQ(WEXITSTATUS(status), 1);
-  context.end();
+  rank_access{context}.end();
   EXPECT_THAT(reason_of([&] { context.barrier(); }).message,
               HasSubstr("after the train loop had ended"));
   EXPECT_THAT(link->sent, IsEmpty());
@@ -217,7 +276,7 @@ TEST_F(train_context_test, is_found_by_the_innermost_loop_of_a_thread) {
     EXPECT_EQ(&context(), &inner);
   }
   EXPECT_EQ(&context(), &outer);
-  outer.end();
+  rank_access{outer}.end();
   EXPECT_THROW(context(), std::logic_error);
 }
 

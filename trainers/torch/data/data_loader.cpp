@@ -37,13 +37,13 @@ c10::Device check_loader_options(train_context& context,
     refuse("prefetch", options.prefetch, 1);
   // A loop that was not started by a torch trainer has no device.
   using plane_type = std::shared_ptr<torch_data_plane>;
-  auto* plane = std::any_cast<plane_type>(&context.data_plane());
+  auto* plane = std::any_cast<plane_type>(&rank_access{context}.data_plane());
   auto moves = options.move_to_device && plane != nullptr;
   return moves ? (*plane)->device : c10::Device{c10::kCPU};
 }
 
 std::shared_ptr<rank_activity> loader_activity(train_context& context) {
-  return context.link().activity();
+  return rank_access{context}.link().activity();
 }
 
 } // namespace troupe::internal

@@ -27,6 +27,9 @@ struct data_loader_options {
   /// world size.
   std::int64_t batch_size = 1;
   bool shuffle = false;
+  /// Which samples an epoch has, such as `weighted_order`, instead of all of
+  /// the dataset; without *shuffle*. Called on every rank.
+  sample_order order = {};
   /// Decides, together with the epoch, the order and the random numbers that
   /// datasets are given. Must be equal on all ranks.
   std::uint64_t seed = 0;
@@ -77,8 +80,12 @@ public:
   /// Batches of this rank in a whole epoch.
   std::int64_t size() const { return sampler_.batches(); }
 
-  /// Samples of the dataset, of all ranks together.
+  /// Samples of an epoch, of all ranks together.
   std::int64_t samples() const noexcept { return sampler_.samples(); }
+
+  /// Samples in the current batches of all ranks, without padding; -1 outside
+  /// of the loop, and for `tail::no_padding`.
+  std::int64_t samples_in_batch() const noexcept { return in_batch_; }
 
   /// Where the loop stands. Inside the loop the current batch counts as done;
   /// batches that were read ahead do not.
@@ -127,6 +134,7 @@ private:
   std::shared_ptr<Dataset> dataset_;
   std::vector<std::shared_ptr<Dataset>> per_worker_;
   distributed_sampler sampler_;
+  std::int64_t in_batch_ = -1;
   data_loader_options options_;
   internal::device_transfer transfer_;
   std::shared_ptr<internal::rank_activity> activity_;
@@ -170,9 +178,14 @@ public:
                              : load(*loader_->dataset_, order_, random_,
                                     loader_->transfer_, k);
       loader_->transfer_.arrive(current_->ticket, tensors(current_->data));
+      auto before =
+        k == 0 ? loader_->state().cursor : order_.cursor_after(k - 1);
       loader_->sampler_.advance(order_.cursor_after(k));
+      if (loader_->options_.tail != tail::no_padding)
+        loader_->in_batch_ = loader_->state().cursor - before;
       show_progress();
     } else {
+      loader_->in_batch_ = -1;
       loader_->sampler_.advance(order_.end());
       if (auto shown = loader_->activity())
         shown->pass.end();
@@ -260,7 +273,8 @@ prepare_data_loader(train_context& context, std::shared_ptr<Dataset> dataset,
                                .world_size = context.world_size(),
                                .shuffle = options.shuffle,
                                .seed = options.seed,
-                               .tail = options.tail}};
+                               .tail = options.tail,
+                               .order = options.order}};
   data_loader<Dataset> result{std::move(dataset), std::move(sampler), options,
                               device};
   result.show_activity_in(internal::loader_activity(context));

@@ -75,7 +75,9 @@ void require(bool holds, const std::string& message) {
 
 distributed_sampler::distributed_sampler(std::int64_t samples,
                                          sampler_options options)
-  : samples_(samples), options_(options), state_{options.seed, 0, 0} {
+  : dataset_size_(samples), samples_(samples),
+    given_(std::exchange(options.order, nullptr)),
+    options_(options), state_{options.seed, 0, 0} {
   auto text = [](auto x) { return std::to_string(x); };
   require(samples >= 0, "a dataset cannot have " + text(samples) + " samples");
   require(options.batch_size >= 1 && options.batch_size <= max_batch_size,
@@ -86,6 +88,25 @@ distributed_sampler::distributed_sampler(std::int64_t samples,
   require(options.rank >= 0 && options.rank < options.world_size,
           "rank " + text(options.rank) + " is not in a world of "
             + text(options.world_size));
+  if (!given_)
+    return;
+  require(!options.shuffle, "an order that is given cannot be shuffled: let "
+                            "the function that makes it do that");
+  samples_ = static_cast<std::int64_t>(given_(options.seed, 0).size());
+}
+
+std::vector<std::int64_t>
+distributed_sampler::given_order(std::uint64_t seed,
+                                 std::uint64_t epoch) const {
+  auto result = given_(seed, epoch);
+  require(static_cast<std::int64_t>(result.size()) == samples_,
+          c10::str("the order of epoch ", epoch, " has ", result.size(),
+                   " samples, that of epoch 0 ", samples_));
+  for (auto index : result)
+    require(index >= 0 && index < dataset_size_,
+            c10::str("the order of epoch ", epoch, " has sample ", index,
+                     ", but the dataset has ", dataset_size_));
+  return result;
 }
 
 void distributed_sampler::set_epoch(std::uint64_t epoch) {
@@ -122,9 +143,10 @@ std::optional<std::vector<std::int64_t>> distributed_sampler::next() {
 
 epoch_order distributed_sampler::rest() const {
   const sampler_state wanted{state_.seed, state_.epoch, 0};
-  if (options_.shuffle && (!order_ || order_of_ != wanted)) {
+  if ((options_.shuffle || given_) && (!order_ || order_of_ != wanted)) {
     order_ = std::make_shared<const std::vector<std::int64_t>>(
-      permutation(samples_, wanted.seed, wanted.epoch));
+      given_ ? given_order(wanted.seed, wanted.epoch)
+             : permutation(samples_, wanted.seed, wanted.epoch));
     order_of_ = wanted;
   }
   return from(state_.cursor);

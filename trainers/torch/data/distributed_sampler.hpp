@@ -6,6 +6,8 @@
 #include <optional>
 #include <vector>
 
+#include "troupe/trainers/torch/data/epoch_random.hpp"
+
 namespace troupe {
 
 /// What happens to the samples that do not fill a whole global batch at the end
@@ -26,6 +28,8 @@ struct sampler_options {
   bool shuffle = false;
   std::uint64_t seed = 0; ///< Must be equal on all ranks.
   troupe::tail tail = troupe::tail::pad;
+  /// Instead of all samples of the dataset; without *shuffle*.
+  sample_order order = {};
 };
 
 /// Where an epoch stands; equal on all ranks after the same number of steps.
@@ -93,7 +97,8 @@ private:
 class distributed_sampler {
 public:
   /// Throws `train_error` for a negative number of samples, a batch size or
-  /// world size below one and a rank outside of the world.
+  /// world size below one, a rank outside of the world and an order that does
+  /// not fit.
   distributed_sampler(std::int64_t samples, sampler_options options);
 
   /// Chooses the epoch of the next pass. A position from `load_state` is kept
@@ -131,8 +136,12 @@ public:
 
 private:
   internal::epoch_order from(std::int64_t cursor) const;
+  std::vector<std::int64_t> given_order(std::uint64_t seed,
+                                        std::uint64_t epoch) const;
 
-  std::int64_t samples_;
+  std::int64_t dataset_size_;
+  std::int64_t samples_; // of an epoch
+  sample_order given_;
   sampler_options options_;
   sampler_state state_;
   bool resumed_ = false;      // load_state was called since the last start

@@ -1,9 +1,13 @@
 #include "troupe/trainers/torch/data/epoch_random.hpp"
 
+#include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <utility>
 
 #include <ATen/CPUGeneratorImpl.h>
+
+#include "troupe/trainers/torch/throw_invalid_argument.hpp"
 
 namespace troupe {
 
@@ -65,6 +69,33 @@ std::vector<std::int64_t> permutation(std::int64_t size, std::uint64_t seed,
 } // namespace internal
 
 using namespace internal;
+
+sample_order weighted_order(std::vector<double> weights, std::int64_t count) {
+  if (count < 0)
+    throw_invalid_argument("weighted_order was asked for ", count, " samples");
+  for (std::size_t i = 0; i < weights.size(); ++i)
+    if (!(weights[i] >= 0) || !std::isfinite(weights[i]))
+      throw_invalid_argument("weighted_order was given ", weights[i],
+                             " as weight of sample ", i);
+  std::partial_sum(weights.begin(), weights.end(), weights.begin());
+  auto sum = weights.empty() ? 0 : weights.back();
+  if (!(sum > 0) || !std::isfinite(sum))
+    throw_invalid_argument("the sum of the weights of weighted_order is ", sum);
+  return [bounds = std::move(weights), sum, count](std::uint64_t seed,
+                                                   std::uint64_t epoch) {
+    counter_generator random{mix(key_of(seed, epoch) + 2)};
+    std::vector<std::int64_t> result(static_cast<std::size_t>(count));
+    for (auto& index : result) {
+      // 53 bits: below 1 as a double.
+      auto drawn = static_cast<double>(random() >> 11) * 0x1p-53 * sum;
+      auto found = std::ranges::upper_bound(bounds, drawn);
+      if (found == bounds.end()) // *sum* itself, by rounding
+        found = std::ranges::lower_bound(bounds, sum);
+      index = found - bounds.begin();
+    }
+    return result;
+  };
+}
 
 sample_generators::sample_generators(std::uint64_t seed,
                                      std::uint64_t epoch) noexcept

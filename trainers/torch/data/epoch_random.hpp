@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include <ATen/core/Generator.h>
@@ -21,6 +22,17 @@ std::vector<std::int64_t> permutation(std::int64_t size, std::uint64_t seed,
                                       std::uint64_t epoch);
 
 } // namespace internal
+
+/// The samples of an epoch, in order, for all ranks together: indices of a
+/// dataset, each as often as wanted. A function of *seed* and *epoch* alone
+/// with as many samples in every epoch; the same on all ranks.
+using sample_order = std::function<std::vector<std::int64_t>(
+  std::uint64_t seed, std::uint64_t epoch)>;
+
+/// *count* samples per epoch, each drawn with a probability in proportion to
+/// its weight, with replacement: Python's `WeightedRandomSampler`. Throws
+/// `train_error` for weights that are negative, not finite or all zero.
+sample_order weighted_order(std::vector<double> weights, std::int64_t count);
 
 /// Random numbers for the samples of an epoch: one LibTorch generator each,
 /// whose numbers depend only on seed, epoch and the sample's index. A sample is

@@ -1,9 +1,7 @@
 #include "troupe/trainers/torch/data_parallel/distributed_data_parallel.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <exception>
-#include <initializer_list>
 #include <string>
 
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -12,10 +10,10 @@
 #include <torch/csrc/distributed/c10d/logger.hpp>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
-#include "troupe/runtime/storage/checksum.hpp"
 #include "troupe/trainers/torch/data_parallel/gradient_sink.hpp"
 #include "troupe/trainers/torch/data_parallel/kept_gradients.hpp"
 #include "troupe/trainers/torch/data_parallel/reducer_factory.hpp"
+#include "troupe/trainers/torch/data_parallel/replica_comparison.hpp"
 #include "troupe/trainers/torch/throw_invalid_argument.hpp"
 #include "troupe/trainers/train_context.hpp"
 
@@ -24,48 +22,6 @@ namespace troupe::internal {
 namespace {
 
 using group_ptr = c10::intrusive_ptr<c10d::ProcessGroup>;
-
-/// How the names of *lists* differ from rank 0's, ignored ones aside; empty if
-/// they do not. Tensors are sent in order, so different tensors of the same
-/// shape would be mixed.
-std::string
-name_mismatch(const group_ptr& group,
-              std::initializer_list<const std::vector<named_tensor>*> lists,
-              const data_parallel_options& options, at::Device device) {
-  std::string names;
-  for (auto list : lists)
-    for (auto& x : *list)
-      if (!is_ignored(options, x.name))
-        names += x.name + '\n';
-  auto mine = static_cast<std::int64_t>(checksum(names));
-  std::vector<at::Tensor> first{
-    at::full({1}, mine, at::TensorOptions{at::kLong}.device(device))};
-  group->broadcast(first)->wait();
-  if (first[0].item<std::int64_t>() == mine)
-    return {};
-  return " has parameters or buffers with other names or in another order than "
-         "on rank 0, or trains other ones: gradients are averaged in the order "
-         "of register_parameter and register_module, which has to be the same "
-         "on all ranks";
-}
-
-/// A number that is different for tensors that differ in a bit.
-at::Tensor fingerprint(const at::Tensor& x) {
-  constexpr at::ScalarType integers[]{at::kChar, at::kShort, at::kInt,
-                                      at::kLong};
-  auto bits = x.detach();
-  if (!bits.is_non_overlapping_and_dense())
-    bits = bits.contiguous();
-  if (bits.is_cpu())
-    return at::scalar_tensor(
-      static_cast<std::int64_t>(checksum(
-        {static_cast<const char*>(bits.const_data_ptr()), bits.nbytes()})),
-      at::kLong);
-  if (bits.is_complex())
-    bits = at::view_as_real(bits);
-  auto type = integers[std::countr_zero(bits.dtype().itemsize())];
-  return bits.view(type).sum(at::kLong);
-}
 
 constexpr auto remedy = "join() and rebuild() do not copy the state of "
                         "optimizers, such as momentum or step counts, nor "
@@ -178,14 +134,21 @@ void distributed_data_parallel::start(bool with_parameters, bool with_buffers) {
     mismatch = "parameters of model " + model.model
                + " differ from those of rank 0: " + e.what_without_backtrace();
   }
-  const std::vector<named_tensor> none;
-  auto names = name_mismatch(
-    group_,
-    {&reduced, with_parameters ? &model.parameters : &none,
-     with_buffers || options_.sync_buffers ? &model.buffers : &none},
-    options_, device_);
-  if (mismatch.empty() && !names.empty())
-    mismatch = "model " + model.model + names;
+  std::vector<named_tensor> shared = reduced;
+  if (with_parameters)
+    shared.insert(shared.end(), model.parameters.begin(),
+                  model.parameters.end());
+  if (with_buffers || options_.sync_buffers)
+    shared.insert(shared.end(), model.buffers.begin(), model.buffers.end());
+  std::erase_if(shared, [&](auto& x) { return is_ignored(options_, x.name); });
+  auto names_differ = !has_names_of_rank_0(group_, shared, device_);
+  if (mismatch.empty() && names_differ)
+    mismatch =
+      "model " + model.model
+      + " has parameters or buffers with other names or in another order than "
+        "on rank 0, or trains other ones: gradients are averaged in the order "
+        "of register_parameter and register_module, which has to be the same "
+        "on all ranks";
   agree(mismatch);
   copy_from(0, model, with_parameters, with_buffers);
   // Whatever fails from here on, this rank can tell the others. One that is
@@ -449,31 +412,15 @@ void distributed_data_parallel::compare_if_stepped() {
 }
 
 void distributed_data_parallel::compare_replicas(bool finds_optimizers) {
-  std::vector<std::string> names;
-  std::vector<at::Tensor> prints;
-  for (auto& x : source_.tensors().parameters)
-    if (!is_ignored(options_, x.name)) {
-      names.push_back(x.name);
-      prints.push_back(fingerprint(x.tensor).to(device_));
-    }
-  auto mine = at::stack(prints);
-  std::vector<at::Tensor> first{mine.to(device_, mine.scalar_type(),
-                                        /*non_blocking=*/false, /*copy=*/true)};
-  group_->broadcast(first)->wait();
-  auto differs = first[0].to(at::kCPU).ne(mine.to(at::kCPU));
-  constexpr std::int64_t stride = std::int64_t{1} << 32;
-  auto mismatch =
-    differs.any().item<bool>()
-      ? group_->getRank() * stride + differs.nonzero()[0].item<std::int64_t>()
-      : -1;
-  mismatch = all_reduce(mismatch, c10d::ReduceOp::MAX);
-  if (mismatch >= 0) {
-    auto& name = names[static_cast<std::size_t>(mismatch % stride)];
+  auto parameters = source_.tensors().parameters;
+  std::erase_if(parameters,
+                [&](auto& x) { return is_ignored(options_, x.name); });
+  if (auto found = find_difference(group_, parameters, device_)) {
     if (finds_optimizers)
-      kept_->note_difference(name);
+      kept_->note_difference(found->parameter);
     throw_invalid_argument(
-      "rank ", group_->getRank(), ": parameter ", name, " of rank ",
-      mismatch / stride,
+      "rank ", group_->getRank(), ": parameter ", found->parameter, " of rank ",
+      found->rank,
       " differs from that of rank 0, although their gradients are "
       "averaged: ",
       finds_optimizers
@@ -485,7 +432,8 @@ void distributed_data_parallel::compare_replicas(bool finds_optimizers) {
 }
 
 void distributed_data_parallel::check_at_reports(train_context& context) {
-  at_reports_ = context.before_report([this] { check_backward(); });
+  at_reports_ =
+    rank_access{context}.before_report([this] { check_backward(); });
 }
 
 void distributed_data_parallel::broadcast_buffers() {

@@ -149,7 +149,7 @@ bool kept_gradients::has_gradients() const {
 
 void kept_gradients::note_return(const std::vector<std::size_t>& indices,
                                  bool stepped) {
-  // So many different values of a coarse grid are no constants of a layer.
+  // So many different values of a coarse grid are not constants of a layer.
   constexpr std::int64_t enough = 16;
   std::vector<at::Tensor> all;
   std::string name;

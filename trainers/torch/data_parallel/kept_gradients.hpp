@@ -117,8 +117,8 @@ private:
   at::Tensor before_; // the samples at the first gradient; bytes
   std::vector<at::TensorOptions> kinds_;    // type and device of each then
   at::Tensor changes_;                      // where they changed until `end`
-  change_cause cause_ = change_cause::kept; // of what `before_` will tell
-  std::optional<changed_parameter> known_;  // no matter what `before_` tells
+  change_cause cause_ = change_cause::kept; // of what `before_` will show
+  std::optional<changed_parameter> known_;  // no matter what `before_` shows
   bool failed_ = false;
   bool refused_ = false;
   bool runs_alone_ = false; // or failed

@@ -1,8 +1,6 @@
 #include "troupe/trainers/torch/files/tensor_map.hpp"
 
 #include <sstream>
-#include <utility>
-#include <vector>
 
 #include <c10/core/GradMode.h>
 
@@ -40,12 +38,11 @@ std::string shapes(const at::Tensor& saved, const at::Tensor& target) {
 
 } // namespace
 
-void load_into(const tensor_map& saved, const tensor_map& target,
+void check_fit(const tensor_map& saved, const tensor_map& target,
                const load_options& options) {
   name_list missing{"missing"};
   name_list unexpected{"unexpected"};
   name_list mismatched{"of another shape"};
-  std::vector<std::pair<at::Tensor, at::Tensor>> copies;
   for (const auto& [name, tensor] : target) {
     auto found = saved.find(options.prefix + name);
     if (found == saved.end()) {
@@ -53,8 +50,6 @@ void load_into(const tensor_map& saved, const tensor_map& target,
         missing.add(name);
     } else if (found->second.sizes() != tensor.sizes()) {
       mismatched.add(name + shapes(found->second, tensor));
-    } else {
-      copies.emplace_back(tensor, found->second);
     }
   }
   if (options.strict)
@@ -69,9 +64,15 @@ void load_into(const tensor_map& saved, const tensor_map& target,
   if (!problems.empty())
     throw train_error{{ec::invalid_argument,
                        "the saved tensors do not fit the model" + problems}};
+}
+
+void load_into(const tensor_map& saved, const tensor_map& target,
+               const load_options& options) {
+  check_fit(saved, target, options);
   const c10::NoGradGuard no_grad;
-  for (auto& [tensor, value] : copies)
-    tensor.copy_(value);
+  for (const auto& [name, tensor] : target)
+    if (auto found = saved.find(options.prefix + name); found != saved.end())
+      tensor.copy_(found->second);
 }
 
 } // namespace troupe::internal

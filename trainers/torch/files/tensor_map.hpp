@@ -79,9 +79,13 @@ struct load_options {
 
 namespace internal {
 
-/// Copies *saved* into the tensors of *target*; data types are converted.
 /// Throws `train_error` that lists all missing, unexpected and differently
-/// shaped names, and then nothing was copied.
+/// shaped names, unless *saved* can be copied into *target*.
+void check_fit(const tensor_map& saved, const tensor_map& target,
+               const load_options& options = {});
+
+/// Copies *saved* into the tensors of *target*; data types are converted.
+/// Throws as `check_fit` does, and then nothing was copied.
 void load_into(const tensor_map& saved, const tensor_map& target,
                const load_options& options = {});
 

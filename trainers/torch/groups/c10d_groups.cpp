@@ -199,13 +199,13 @@ start_group(train_context& context, std::chrono::milliseconds limit,
   using outcome = first_outcome<c10::intrusive_ptr<c10d::Backend>>;
   auto shared = std::make_shared<outcome>();
   auto result = shared->future();
-  context.link().on_abort([shared](const error& reason) {
+  rank_access{context}.link().on_abort([shared](const error& reason) {
     shared->fail(std::make_exception_ptr(train_error{reason}));
   });
   // The link outlives the thread: the start may ask its store.
-  auto started =
-    start_detached_thread([shared, start = std::move(start),
-                           link = context.link().shared_from_this()] {
+  auto started = start_detached_thread(
+    [shared, start = std::move(start),
+     link = rank_access{context}.link().shared_from_this()] {
       try {
         shared->succeed(start());
       } catch (...) {
@@ -229,21 +229,21 @@ std::shared_ptr<void>
 refuse_reports_after_abort(train_context& context,
                            c10::intrusive_ptr<c10d::Backend> member,
                            c10::Device device) {
-  return context.before_report([member = std::move(member), device,
-                                rank = context.rank(),
-                                activity = context.link().activity()] {
-    {
-      activity_scope waits{activity->at_device};
-      finish_work_on(device);
-    }
-    if (member->getError() != c10d::ErrorType::SUCCESS)
-      throw train_error{
-        {ec::rank_failed,
-         c10::str(
-           "rank ", rank,
-           ": NCCL aborted a collective, so what the loop computed since is "
-           "not valid and cannot be reported")}};
-  });
+  return rank_access{context}.before_report(
+    [member = std::move(member), device, rank = context.rank(),
+     activity = rank_access{context}.link().activity()] {
+      {
+        activity_scope waits{activity->at_device};
+        finish_work_on(device);
+      }
+      if (member->getError() != c10d::ErrorType::SUCCESS)
+        throw train_error{
+          {ec::rank_failed,
+           c10::str(
+             "rank ", rank,
+             ": NCCL aborted a collective, so what the loop computed since is "
+             "not valid and cannot be reported")}};
+    });
 }
 
 void abort_nccl_group(c10::intrusive_ptr<c10d::Backend> member) {

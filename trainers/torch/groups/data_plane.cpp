@@ -12,8 +12,8 @@ namespace troupe {
 using namespace internal;
 
 std::shared_ptr<torch_data_plane> data_plane(train_context& context) {
-  auto plane =
-    std::any_cast<std::shared_ptr<torch_data_plane>>(&context.data_plane());
+  auto plane = std::any_cast<std::shared_ptr<torch_data_plane>>(
+    &rank_access{context}.data_plane());
   if (plane)
     return *plane;
   throw train_error{

@@ -1,101 +1,35 @@
 #pragma once
 
-#include <functional>
+#include <utility>
 
-#include <torch/csrc/distributed/c10d/Backend.hpp>
-
-#include "troupe/runtime/process/forked_process.hpp"
-#include "troupe/trainers/torch/groups/group_work.hpp"
-#include "troupe/trainers/torch/groups/tensor_collectives.hpp"
+#include "troupe/trainers/torch/groups/memory_group.hpp"
+#include "troupe/trainers/torch/groups/segment_collectives.hpp"
 
 namespace troupe::internal {
 
+/// What a `local_group` holds; made before the group above it.
+struct local_group_parts {
+  local_group_parts(shared_segment segment, int rank)
+    : exchange(std::move(segment), rank) {}
+
+  segment_exchange exchange;
+  segment_collectives collectives{exchange};
+};
+
 /// The process group of ranks on one host, whether threads or processes:
 /// collectives on CPU tensors over a shared segment.
-///
-/// Collectives run one by one on a thread of the group, in the order of the
-/// calls, so that a backward pass continues meanwhile. Results are
-/// bit-identical on every rank. Each call takes one tensor (the list forms one
-/// per rank) of any strides; sparse tensors are summed or averaged. A failure
-/// fails the returned work with a `train_error` that names ranks, and all later
-/// calls.
-class local_group : public c10d::Backend, public showing_group {
+class local_group : private local_group_parts, public memory_group {
 public:
   /// *timeout* is how long a collective waits for the slowest rank. Records in
   /// *activity* what the loop calls.
   local_group(shared_segment segment, int rank,
               std::chrono::milliseconds timeout,
-              const std::shared_ptr<rank_activity>& activity = nullptr);
+              const std::shared_ptr<rank_activity>& activity = nullptr)
+    : local_group_parts(std::move(segment), rank),
+      memory_group("local", local_group_parts::collectives, timeout, activity) {
+  }
 
-  /// As `close`.
-  ~local_group() override;
-
-  /// Fails all open and later collectives of all ranks at once, with *reason*.
-  /// Any thread may call it; never blocks.
-  void abort(const error& reason) noexcept;
-  void abort() override;
-
-  /// Fails open collectives of this rank and ends the group's thread. The other
-  /// ranks fail as soon as they need this one again.
-  void close();
-  void shutdown() override { close(); }
-
-  const std::string getBackendName() const override { return "local"; }
-  c10::intrusive_ptr<Options> getBackendOptions() override { return options_; }
-  void setTimeout(std::chrono::milliseconds timeout) override;
-  std::uint64_t getSequenceNumberForGroup() override { return calls_; }
-
-  using tensors = std::vector<at::Tensor>;
-  using work_ptr = c10::intrusive_ptr<c10d::Work>;
-
-  work_ptr allreduce(tensors& x,
-                     const c10d::AllreduceOptions& options) override;
-  work_ptr allreduce_sparse(tensors& x,
-                            const c10d::AllreduceOptions& options) override;
-  work_ptr
-  allreduce_coalesced(tensors& x,
-                      const c10d::AllreduceCoalescedOptions& options) override;
-  work_ptr reduce(tensors& x, const c10d::ReduceOptions& options) override;
-  work_ptr broadcast(tensors& x,
-                     const c10d::BroadcastOptions& options) override;
-  work_ptr allgather(std::vector<tensors>& outputs, tensors& inputs,
-                     const c10d::AllgatherOptions& options) override;
-  work_ptr gather(std::vector<tensors>& outputs, tensors& inputs,
-                  const c10d::GatherOptions& options) override;
-  work_ptr scatter(tensors& outputs, std::vector<tensors>& inputs,
-                   const c10d::ScatterOptions& options) override;
-  work_ptr reduce_scatter(tensors& outputs, std::vector<tensors>& inputs,
-                          const c10d::ReduceScatterOptions& options) override;
-  work_ptr barrier(const c10d::BarrierOptions& options) override;
-
-  // The single-tensor forms under the names that every version of c10d knows;
-  // newer ones forward their new names to them.
-  work_ptr _allgather_base(at::Tensor& output, at::Tensor& input,
-                           const c10d::AllgatherOptions& options) override;
-  work_ptr allgather_into_tensor_coalesced(
-    tensors& outputs, tensors& inputs,
-    const c10d::AllgatherOptions& options) override;
-  work_ptr
-  _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
-                       const c10d::ReduceScatterOptions& options) override;
-  work_ptr reduce_scatter_tensor_coalesced(
-    tensors& outputs, tensors& inputs,
-    const c10d::ReduceScatterOptions& options) override;
-
-private:
-  using clock_limit = std::chrono::milliseconds;
-
-  /// Runs *f* on the group's thread; its exceptions fail the work.
-  work_ptr enqueue(c10d::OpType type, std::vector<tensors> outputs,
-                   clock_limit timeout, std::function<void(clock_limit)> f);
-
-  owner_process owner_;
-  segment_exchange exchange_;
-  tensor_collectives collectives_{exchange_};
-  c10::intrusive_ptr<Options> options_;
-  std::atomic<std::uint64_t> calls_{0};
-  std::atomic<bool> leaves_ = false; ///< By itself: no other rank is to blame.
-  ordered_worker worker_;            // Last: its tasks use all of the above.
+  ~local_group() override { close(); }
 };
 
 } // namespace troupe::internal

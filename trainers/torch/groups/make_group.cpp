@@ -4,6 +4,8 @@
 #include <future>
 #include <memory>
 
+#include <sys/eventfd.h>
+
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/StringUtil.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -13,6 +15,7 @@
 #include "troupe/trainers/rank_link.hpp"
 #include "troupe/trainers/torch/groups/abortable_group.hpp"
 #include "troupe/trainers/torch/groups/c10d_groups.hpp"
+#include "troupe/trainers/torch/groups/hierarchical_group.hpp"
 #include "troupe/trainers/torch/groups/local_group.hpp"
 #include "troupe/trainers/torch/groups/rendezvous_store.hpp"
 
@@ -38,7 +41,7 @@ template <class... Args>
 
 /// *config* with a timeout that does not overflow clocks.
 torch_config checked(const train_context& context, torch_config config) {
-  if (config.backend > backend::nccl)
+  if (config.backend > backend::hierarchical)
     refuse(context, ec::invalid_argument, "torch_config::backend is ",
            static_cast<int>(config.backend), ", which is not a backend");
   if (config.timeout <= std::chrono::milliseconds::zero())
@@ -48,12 +51,15 @@ torch_config checked(const train_context& context, torch_config config) {
   return config;
 }
 
-backend choose(const train_context& context, backend wanted) {
+backend choose(train_context& context, backend wanted) {
   if (wanted != backend::automatic)
     return wanted;
-  if (!context.facts().gpus.empty())
+  if (!rank_access{context}.facts().gpus.empty())
     return backend::nccl;
-  return context.facts().segment >= 0 ? backend::local : backend::gloo;
+  if (context.local_world_size() != context.world_size())
+    return backend::hierarchical;
+  return rank_access{context}.facts().segment >= 0 ? backend::local
+                                                   : backend::gloo;
 }
 
 /// A group whose collectives all go to *member*.
@@ -76,7 +82,7 @@ group_of(const c10::intrusive_ptr<c10d::Store>& store,
 /// Waits until all ranks have reached *store*; an error names the missing ones.
 void meet(train_context& context, c10d::Store& store,
           std::chrono::milliseconds timeout) {
-  auto shown = context.link().activity();
+  auto shown = rank_access{context}.link().activity();
   activity_scope here{shown->at_start};
   shown->came_to_start.store(1);
   auto key = [](int rank) { return concat("here/", rank); };
@@ -107,7 +113,8 @@ struct group_ends {
 group_ends join_local(train_context& context, const torch_config& config,
                       torch_data_plane& plane,
                       const c10::intrusive_ptr<c10d::Store>& store) {
-  if (context.facts().segment < 0)
+  if (rank_access{context}.facts().segment < 0
+      || context.local_world_size() != context.world_size())
     refuse(context, ec::unsupported,
            "backend local needs all ranks on one host");
   if (plane.device.is_cuda())
@@ -115,15 +122,69 @@ group_ends join_local(train_context& context, const torch_config& config,
       context, ec::unsupported,
       "backend local carries CPU tensors only, and this rank has GPUs: use "
       "nccl or gloo");
-  auto& facts = context.facts();
+  auto& facts = rank_access{context}.facts();
   auto segment = value_or_throw(
     shared_segment::attach(facts.segment, {facts.run_id, facts.attempt}));
   if (segment.ranks() != context.world_size())
     refuse(context, ec::protocol, "the shared segment is for ", segment.ranks(),
            " ranks, the attempt has ", context.world_size());
-  auto member =
-    c10::make_intrusive<local_group>(std::move(segment), context.rank(),
-                                     config.timeout, context.link().activity());
+  auto member = c10::make_intrusive<local_group>(
+    std::move(segment), context.rank(), config.timeout,
+    rank_access{context}.link().activity());
+  plane.group = group_of(store, member, plane, c10d::ProcessGroup::CUSTOM);
+  return {[member](const error& reason) { member->abort(reason); },
+          [member] { member->close(); }};
+}
+
+/// The segment of this host's ranks; one that is alone makes its own.
+shared_segment segment_of_host(train_context& context) {
+  auto& facts = rank_access{context}.facts();
+  if (facts.segment < 0 && facts.local_world_size == 1)
+    return value_or_throw(shared_segment::create(1));
+  if (facts.segment < 0)
+    refuse(context, ec::unsupported,
+           "backend hierarchical needs shared memory between the ranks of a "
+           "host");
+  auto segment = value_or_throw(
+    shared_segment::attach(facts.segment, {facts.run_id, facts.attempt}));
+  if (segment.ranks() != facts.local_world_size)
+    refuse(context, ec::protocol, "the shared segment is for ", segment.ranks(),
+           " ranks, this host has ", facts.local_world_size);
+  return segment;
+}
+
+group_ends join_hierarchical(train_context& context, const torch_config& config,
+                             torch_data_plane& plane,
+                             const c10::intrusive_ptr<c10d::Store>& store) {
+  if (plane.device.is_cuda())
+    refuse(context, ec::unsupported,
+           "backend hierarchical carries CPU tensors only, and this rank has "
+           "GPUs: use nccl or gloo");
+  auto& facts = rank_access{context}.facts();
+  if (facts.local_world_size != facts.world_size && facts.host_address.empty())
+    refuse(context, ec::unsupported,
+           "backend hierarchical needs the address of this host, and this run "
+           "knows none");
+  auto segment = segment_of_host(context);
+  // An abort ends the wait for other hosts.
+  auto stop = std::make_shared<unique_fd>(::eventfd(0, EFD_CLOEXEC));
+  rank_access{context}.link().on_abort(
+    [stop](const error&) { ::eventfd_write(stop->get(), 1); });
+  join_ring_args how;
+  how.stop = stop->get();
+  how.limit = std::min<std::chrono::milliseconds>(config.timeout, start_limit);
+  auto meeting = value_or_throw(
+    host_meeting::begin(*store,
+                        {facts.rank, facts.local_rank, facts.local_world_size,
+                         facts.world_size, facts.host, facts.host_address},
+                        how));
+  meet(context, *store, config.timeout);
+  auto places = meeting.join(*store, how);
+  if (!places)
+    refuse(context, places.error().code, places.error().message);
+  auto member = c10::make_intrusive<hierarchical_group>(
+    std::move(segment), facts.local_rank, std::move(*places), config.timeout,
+    rank_access{context}.link().activity());
   plane.group = group_of(store, member, plane, c10d::ProcessGroup::CUSTOM);
   return {[member](const error& reason) { member->abort(reason); },
           [member] { member->close(); }};
@@ -141,7 +202,7 @@ group_ends join_gloo(train_context& context, const torch_config& config,
     make_gloo_group(store, context.rank(), context.world_size(),
                     context.local_world_size() == context.world_size(),
                     config.timeout),
-    context.link().activity());
+    rank_access{context}.link().activity());
   plane.group = group_of(store, member, plane, c10d::ProcessGroup::CUSTOM);
   return {[member](const error& reason) { member->abort(reason); },
           [member] {
@@ -174,7 +235,7 @@ group_ends join_nccl(train_context& context, const torch_config& config,
                       context.rank(), context.world_size(),
                       context.local_world_size() == context.world_size(),
                       config.timeout),
-      context.link().activity());
+      rank_access{context}.link().activity());
     plane.group->setBackend(at::kCPU, c10d::ProcessGroup::CUSTOM, on_cpu);
   }
   auto check = refuse_reports_after_abort(context, member, plane.device);
@@ -194,7 +255,7 @@ group_ends join(train_context& context, const torch_config& config,
                 torch_data_plane& plane) {
   auto kind = choose(context, config.backend);
   c10::intrusive_ptr<c10d::Store> base = c10::make_intrusive<rendezvous_store>(
-    context.link().store(), config.timeout);
+    rank_access{context}.link().store(), config.timeout);
   auto store = c10::make_intrusive<c10d::PrefixStore>(
     concat("attempt/", context.attempt(), "/", to_string(kind)),
     std::move(base));
@@ -203,6 +264,8 @@ group_ends join(train_context& context, const torch_config& config,
       return join_local(context, config, plane, store);
     case backend::nccl:
       return join_nccl(context, config, plane, store);
+    case backend::hierarchical:
+      return join_hierarchical(context, config, plane, store);
     default:
       return join_gloo(context, config, plane, store);
   }
@@ -213,9 +276,10 @@ group_ends join(train_context& context, const torch_config& config,
 std::shared_ptr<torch_data_plane> make_group(train_context& context,
                                              const torch_config& config) {
   auto plane = std::make_unique<torch_data_plane>();
-  if (!context.facts().gpus.empty()) {
+  if (!rank_access{context}.facts().gpus.empty()) {
     plane->device = at::Device{
-      at::kCUDA, static_cast<c10::DeviceIndex>(context.facts().gpus.front())};
+      at::kCUDA,
+      static_cast<c10::DeviceIndex>(rank_access{context}.facts().gpus.front())};
     // For `torch::kCUDA` without an index, which otherwise means GPU 0.
     c10::impl::VirtualGuardImpl{at::kCUDA}.setDevice(plane->device);
   }
@@ -223,8 +287,8 @@ std::shared_ptr<torch_data_plane> make_group(train_context& context,
     return plane;
   auto ends = join(context, checked(context, config), *plane);
   // A data plane may outlive the context and its link.
-  auto link = context.link().weak_from_this();
-  context.link().on_abort(std::move(ends.abort));
+  auto link = rank_access{context}.link().weak_from_this();
+  rank_access{context}.link().on_abort(std::move(ends.abort));
   return {plane.release(),
           [owner = owner_process{}, link,
            close = std::move(ends.close)](torch_data_plane* x) {
@@ -256,6 +320,8 @@ std::string_view to_string(backend x) noexcept {
       return "gloo";
     case backend::nccl:
       return "nccl";
+    case backend::hierarchical:
+      return "hierarchical";
   }
   return "unknown";
 }

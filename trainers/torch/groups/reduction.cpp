@@ -261,9 +261,10 @@ TROUPE_INLINE void fold(std::byte* out_bytes, std::byte* copy,
 }
 
 template <class T>
-TROUPE_INLINE void
-fold_numbers(reduction_op op, std::byte* out, std::byte* copy,
-             const std::byte* const* sources, int ranks, std::size_t count) {
+TROUPE_INLINE void fold_numbers(reduction_op op, std::byte* out,
+                                std::byte* copy,
+                                const std::byte* const* sources, int ranks,
+                                std::size_t count, int all) {
   switch (op) {
     case reduction_op::sum:
       return fold<T, reduction_op::sum>(out, copy, sources, ranks, count, 1);
@@ -272,7 +273,7 @@ fold_numbers(reduction_op op, std::byte* out, std::byte* copy,
       using sum_type = std::conditional_t<std::is_integral_v<T>, std::int64_t,
                                           typename wide<T>::type>;
       return fold<T, reduction_op::sum, sum_type>(out, copy, sources, ranks,
-                                                  count, ranks);
+                                                  count, all);
     }
     case reduction_op::product:
       return fold<T, reduction_op::product>(out, copy, sources, ranks, count,
@@ -297,8 +298,8 @@ fold_numbers(reduction_op op, std::byte* out, std::byte* copy,
 #define TROUPE_FOLD(name, type)                                                \
   TROUPE_VECTOR_CLONES void name(                                              \
     reduction_op op, std::byte* out, std::byte* copy,                          \
-    const std::byte* const* sources, int ranks, std::size_t count) {           \
-    fold_numbers<type>(op, out, copy, sources, ranks, count);                  \
+    const std::byte* const* sources, int ranks, std::size_t count, int all) {  \
+    fold_numbers<type>(op, out, copy, sources, ranks, count, all);             \
   }
 
 TROUPE_FOLD(fold_float32, float)
@@ -345,28 +346,29 @@ bool reduction::defined() const noexcept {
 
 void reduction::apply(std::byte* out, std::byte* copy,
                       const std::byte* const* sources, int ranks,
-                      std::size_t count) const noexcept {
+                      std::size_t count, int all) const noexcept {
+  all = all == 0 ? ranks : all;
   switch (type) {
     case element_type::float32:
-      return fold_float32(op, out, copy, sources, ranks, count);
+      return fold_float32(op, out, copy, sources, ranks, count, all);
     case element_type::float64:
-      return fold_float64(op, out, copy, sources, ranks, count);
+      return fold_float64(op, out, copy, sources, ranks, count, all);
     case element_type::float16:
-      return fold_float16(op, out, copy, sources, ranks, count);
+      return fold_float16(op, out, copy, sources, ranks, count, all);
     case element_type::bfloat16:
-      return fold_bfloat16(op, out, copy, sources, ranks, count);
+      return fold_bfloat16(op, out, copy, sources, ranks, count, all);
     case element_type::int8:
-      return fold_int8(op, out, copy, sources, ranks, count);
+      return fold_int8(op, out, copy, sources, ranks, count, all);
     case element_type::uint8:
-      return fold_uint8(op, out, copy, sources, ranks, count);
+      return fold_uint8(op, out, copy, sources, ranks, count, all);
     case element_type::int16:
-      return fold_int16(op, out, copy, sources, ranks, count);
+      return fold_int16(op, out, copy, sources, ranks, count, all);
     case element_type::int32:
-      return fold_int32(op, out, copy, sources, ranks, count);
+      return fold_int32(op, out, copy, sources, ranks, count, all);
     case element_type::int64:
-      return fold_int64(op, out, copy, sources, ranks, count);
+      return fold_int64(op, out, copy, sources, ranks, count, all);
     case element_type::boolean:
-      return fold_uint8(boolean_op(op), out, copy, sources, ranks, count);
+      return fold_uint8(boolean_op(op), out, copy, sources, ranks, count, all);
   }
 }
 

@@ -53,8 +53,9 @@ struct reduction {
   /// Reduces *count* elements of each of *ranks* sources, in order of rank, to
   /// *out*, which may be one of the sources; copies the result to *copy* unless
   /// it is null. Half-precision elements are reduced as float and rounded once.
+  /// An average is over *all* ranks, if some of them were added before.
   void apply(std::byte* out, std::byte* copy, const std::byte* const* sources,
-             int ranks, std::size_t count) const noexcept;
+             int ranks, std::size_t count, int all = 0) const noexcept;
 };
 
 /// Copies *bytes* that another core reads next. *to* is aligned to 16 bytes.

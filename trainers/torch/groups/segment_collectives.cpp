@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "troupe/trainers/torch/groups/reduction.hpp"
+#include "troupe/trainers/torch/groups/segment_chunks.hpp"
 
 namespace troupe::internal {
 
@@ -11,58 +12,6 @@ namespace {
 
 constexpr std::size_t inline_bytes = shared_segment::inline_bytes;
 constexpr std::size_t chunk_bytes = shared_segment::chunk_bytes;
-
-/// Slices begin at cache lines: no two ranks write to the same one.
-constexpr std::size_t line = 64;
-
-void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) {
-  if (bytes != 0 && to != from)
-    std::memcpy(to, from, bytes);
-}
-
-/// Part of a tensor, in bytes.
-struct piece {
-  std::size_t begin = 0;
-  std::size_t size = 0;
-};
-
-/// A tensor cut into chunks of equal size (the last may be smaller).
-class chunks {
-public:
-  /// Of *bytes*, each at most *limit* and a multiple of a cache line.
-  chunks(std::size_t bytes, std::size_t limit) : bytes_(bytes) {
-    limit = std::max(limit / line * line, line);
-    count_ = (bytes + limit - 1) / limit;
-    auto even = count_ == 0 ? 0 : (bytes + count_ - 1) / count_;
-    size_ = (even + line - 1) / line * line;
-  }
-
-  std::size_t count() const { return count_; }
-
-  /// Of all but the last, which may be smaller.
-  std::size_t size() const { return size_; }
-
-  piece operator[](std::size_t i) const {
-    auto begin = std::min(i * size_, bytes_);
-    return {begin, std::min(size_, bytes_ - begin)};
-  }
-
-private:
-  std::size_t bytes_;
-  std::size_t count_ = 0;
-  std::size_t size_ = 0;
-};
-
-/// The slice of *part* that *rank* reduces. It lies at the same place in every
-/// chunk of *all*, also in a smaller last one: while a rank copies chunk k+2
-/// into its area, others still read its result of chunk k from there.
-piece slice(const chunks& all, piece part, int rank, int ranks) {
-  auto share = (all.size() + static_cast<std::size_t>(ranks) - 1)
-               / static_cast<std::size_t>(ranks);
-  share = (share + line - 1) / line * line;
-  auto begin = std::min(share * static_cast<std::size_t>(rank), part.size);
-  return {begin, std::min(share, part.size - begin)};
-}
 
 } // namespace
 
@@ -88,14 +37,14 @@ void segment_collectives::all_reduce(const call& x, std::byte* data,
     return;
   }
   exchange_.open(x.fingerprint, x.timeout);
-  const chunks parts{bytes, chunk_bytes};
+  const segment_chunks parts{bytes, chunk_bytes};
   for (std::size_t step = 0; step < parts.count() + 2; ++step) {
     exchange_.meet();
     if (step < parts.count()) { // Show the others the slices they reduce.
       auto part = parts[step];
       for (int r = 0; r < ranks; ++r)
         if (r != me) {
-          auto cut = slice(parts, part, r, ranks);
+          auto cut = segment_slice(parts, part, r, ranks);
           streaming_copy(exchange_.chunk(me, step) + cut.begin,
                          data + part.begin + cut.begin, cut.size);
         }
@@ -104,7 +53,7 @@ void segment_collectives::all_reduce(const call& x, std::byte* data,
       // The own slice comes from the tensor, so its place in the own area is
       // free for the result.
       auto part = parts[step - 1];
-      auto cut = slice(parts, part, me, ranks);
+      auto cut = segment_slice(parts, part, me, ranks);
       auto* own = data + part.begin + cut.begin;
       auto* shown = exchange_.chunk(me, step - 1) + cut.begin;
       for (int r = 0; r < ranks; ++r)
@@ -119,7 +68,7 @@ void segment_collectives::all_reduce(const call& x, std::byte* data,
       auto part = parts[step - 2];
       for (int r = 0; r < ranks; ++r)
         if (r != me) {
-          auto cut = slice(parts, part, r, ranks);
+          auto cut = segment_slice(parts, part, r, ranks);
           copy_bytes(data + part.begin + cut.begin,
                      exchange_.chunk(r, step - 2) + cut.begin, cut.size);
         }
@@ -139,7 +88,7 @@ void segment_collectives::broadcast(const call& x, std::byte* data,
     return;
   }
   exchange_.open(x.fingerprint, x.timeout);
-  const chunks parts{bytes, chunk_bytes};
+  const segment_chunks parts{bytes, chunk_bytes};
   for (std::size_t step = 0; step < parts.count() + 1; ++step) {
     exchange_.meet();
     if (gives && step < parts.count())
@@ -156,7 +105,7 @@ void segment_collectives::all_gather(const call& x, const std::byte* in,
                                      std::size_t bytes,
                                      const std::vector<std::byte*>& out) {
   auto me = exchange_.rank();
-  auto take = [&](int r, piece part, const std::byte* from) {
+  auto take = [&](int r, segment_piece part, const std::byte* from) {
     if (!out.empty() && r != me)
       copy_bytes(out[static_cast<std::size_t>(r)] + part.begin, from,
                  part.size);
@@ -167,7 +116,7 @@ void segment_collectives::all_gather(const call& x, const std::byte* in,
       take(r, {0, bytes}, exchange_.payload(r));
   } else {
     exchange_.open(x.fingerprint, x.timeout);
-    const chunks parts{bytes, chunk_bytes};
+    const segment_chunks parts{bytes, chunk_bytes};
     for (std::size_t step = 0; step < parts.count() + 1; ++step) {
       exchange_.meet();
       if (step < parts.count())
@@ -189,8 +138,8 @@ void segment_collectives::scatter(const call& x,
   auto root = x.fingerprint.root;
   auto ranks = static_cast<std::size_t>(exchange_.ranks());
   exchange_.open(x.fingerprint, x.timeout);
-  auto share = chunk_bytes / ranks / line * line;
-  const chunks parts{bytes, share};
+  auto share = chunk_bytes / ranks / segment_line * segment_line;
+  const segment_chunks parts{bytes, share};
   for (std::size_t step = 0; step < parts.count() + 1; ++step) {
     exchange_.meet();
     if (me == root && step < parts.count())
@@ -213,8 +162,8 @@ void segment_collectives::reduce_scatter(
   auto ranks = static_cast<std::size_t>(exchange_.ranks());
   auto width = size_of(how.type);
   exchange_.open(x.fingerprint, x.timeout);
-  auto share = chunk_bytes / ranks / line * line;
-  const chunks parts{count * width, share};
+  auto share = chunk_bytes / ranks / segment_line * segment_line;
+  const segment_chunks parts{count * width, share};
   std::vector<const std::byte*> sources(ranks);
   for (std::size_t step = 0; step < parts.count() + 1; ++step) {
     exchange_.meet();

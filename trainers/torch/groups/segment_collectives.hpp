@@ -9,48 +9,38 @@
 
 namespace troupe::internal {
 
-/// The collectives of ranks that share a segment, on plain memory. Every rank
-/// calls the same one with equal fingerprints; all throw like
-/// `segment_exchange::open`.
+/// The collectives of ranks that share a segment.
 ///
 /// Small tensors travel with the fingerprint, in one step. Large ones go
 /// through the ranks' areas chunk by chunk: while chunk k+1 is copied in, chunk
 /// k is reduced and chunk k-1 copied out.
-class segment_collectives {
+class segment_collectives final : public memory_collectives {
 public:
   explicit segment_collectives(segment_exchange& exchange)
     : exchange_(exchange) {}
 
-  struct call {
-    collective_fingerprint fingerprint;
-    std::chrono::milliseconds timeout;
-  };
+  int rank() const noexcept override { return exchange_.rank(); }
+  int ranks() const noexcept override { return exchange_.ranks(); }
+  bool stores_partial_sums() const noexcept override { return false; }
 
-  void barrier(const call& x);
+  void barrier(const call& x) override;
 
-  /// Reduces *count* elements at *data* of all ranks, in place: on all ranks,
-  /// or on `fingerprint.root` alone if that is not -1. Each element is reduced
-  /// by one rank in order of rank, so that all ranks get the same bits.
+  /// Each element is reduced by one rank in order of rank.
   void all_reduce(const call& x, std::byte* data, std::size_t count,
-                  const reduction& how);
+                  const reduction& how) override;
 
-  /// Copies *bytes* at *data* of `fingerprint.root` to the same place on all
-  /// others.
-  void broadcast(const call& x, std::byte* data, std::size_t bytes);
-
-  /// Copies *bytes* at *in* of rank r to `out[r]` of all ranks, or of
-  /// `fingerprint.root` alone; the other ranks pass an empty *out*.
+  void broadcast(const call& x, std::byte* data, std::size_t bytes) override;
   void all_gather(const call& x, const std::byte* in, std::size_t bytes,
-                  const std::vector<std::byte*>& out);
-
-  /// Copies *bytes* at `in[r]` of `fingerprint.root` to *out* of rank r; the
-  /// other ranks pass an empty *in*.
+                  const std::vector<std::byte*>& out) override;
   void scatter(const call& x, const std::vector<const std::byte*>& in,
-               std::byte* out, std::size_t bytes);
-
-  /// Reduces the *count* elements at `in[r]` of all ranks to *out* of rank r.
+               std::byte* out, std::size_t bytes) override;
   void reduce_scatter(const call& x, const std::vector<const std::byte*>& in,
-                      std::byte* out, std::size_t count, const reduction& how);
+                      std::byte* out, std::size_t count,
+                      const reduction& how) override;
+
+  void close() noexcept override { exchange_.close(); }
+  void cancel() noexcept override { exchange_.cancel(); }
+  void abort(const error& reason) noexcept override { exchange_.abort(reason); }
 
 private:
   segment_exchange& exchange_;

@@ -91,8 +91,8 @@ int spins_for(int ranks) {
 
 } // namespace
 
-segment_exchange::segment_exchange(shared_segment segment, int rank)
-  : segment_(std::move(segment)), rank_(rank),
+segment_exchange::segment_exchange(shared_segment segment, int rank, int first)
+  : segment_(std::move(segment)), rank_(rank), first_(first),
     spins_(spins_for(segment_.ranks())) {}
 
 segment_exchange::~segment_exchange() {
@@ -169,10 +169,10 @@ void segment_exchange::compare_fingerprints() {
     std::memcpy(&theirs, segment_.rank(peer).note[parity].data(),
                 sizeof(theirs));
     if (!(theirs == fingerprint_))
-      others += c10::str(", rank ", peer, " a ", to_string(theirs));
+      others += c10::str(", rank ", first_ + peer, " a ", to_string(theirs));
   }
   if (!others.empty())
-    fail({ec::invalid_argument, c10::str("rank ", rank_,
+    fail({ec::invalid_argument, c10::str("rank ", first_ + rank_,
                                          ": the ranks do not call the same "
                                          "collective: this one calls a ",
                                          to_string(fingerprint_), others)});
@@ -189,7 +189,7 @@ void segment_exchange::cancel() noexcept {
 }
 
 error segment_exchange::failure_of(int peer, bool timed_out) const {
-  auto here = c10::str("rank ", rank_, ": ", to_string(fingerprint_));
+  auto here = c10::str("rank ", first_ + rank_, ": ", to_string(fingerprint_));
   if (segment_.aborted()) {
     auto reason = segment_.abort_reason();
     return {reason.code, here + " was aborted: " + reason.message};
@@ -198,12 +198,13 @@ error segment_exchange::failure_of(int peer, bool timed_out) const {
     return {ec::stopped, here + " was cancelled: the group was closed"};
   if (!timed_out)
     return {ec::rank_failed,
-            c10::str(here, " failed: rank ", peer, " has left the group (",
+            c10::str(here, " failed: rank ", first_ + peer,
+                     " has left the group (",
                      std::string{segment_.rank(peer).left()}, ")")};
-  auto missing = std::to_string(peer);
+  auto missing = std::to_string(first_ + peer);
   for (int i = peer + 1; i < ranks(); ++i)
     if (i != rank_ && !segment_.rank(i).reached(step_))
-      missing += c10::str(", ", i);
+      missing += c10::str(", ", first_ + i);
   return {ec::timeout,
           c10::str(here, ": rank ", missing, " did not arrive within ",
                    timeout_.count(), " ms")};

@@ -8,35 +8,9 @@
 #include <string>
 
 #include "troupe/runtime/process/shared_segment.hpp"
+#include "troupe/trainers/torch/groups/memory_collectives.hpp"
 
 namespace troupe::internal {
-
-enum class collective_kind : std::uint32_t {
-  barrier,
-  all_reduce,
-  reduce,
-  broadcast,
-  all_gather,
-  gather,
-  scatter,
-  reduce_scatter,
-};
-
-/// Describes a rank's next collective. Each rank compares it with those of the
-/// others, so that mismatched calls are an error on every rank.
-struct collective_fingerprint {
-  std::uint64_t sequence = 0; ///< Filled in by the exchange.
-  collective_kind kind = collective_kind::barrier;
-  std::uint32_t type = 0;     ///< c10::ScalarType of the elements.
-  std::uint32_t op = 0;       ///< `reduction_op`, where there is one.
-  std::int32_t root = -1;     ///< -1: none.
-  std::uint64_t elements = 0; ///< Of one rank's (part of the) tensor.
-
-  bool operator==(const collective_fingerprint&) const = default;
-};
-
-/// For people: "all-reduce 12 of 100 elements of float".
-std::string to_string(const collective_fingerprint& x);
 
 /// One rank's part in the collectives over a shared segment, in step with the
 /// others.
@@ -47,8 +21,9 @@ std::string to_string(const collective_fingerprint& x);
 /// Belongs to one thread, except `cancel`, `abort` and `failed`.
 class segment_exchange {
 public:
-  /// *rank* of the segment's ranks.
-  segment_exchange(shared_segment segment, int rank);
+  /// *rank* of the segment's ranks, the first of which is *first* of all ranks:
+  /// errors add that.
+  segment_exchange(shared_segment segment, int rank, int first = 0);
 
   /// Leaves: ranks that still wait for this one end.
   ~segment_exchange();
@@ -76,6 +51,35 @@ public:
   /// The collective is over for this rank, successful or not.
   void close() noexcept;
 
+  /// Later waits of this collective may last *grace* longer: another rank, with
+  /// the same limit, is to fail first and to say why.
+  void grant(std::chrono::milliseconds grace) noexcept { deadline_ += grace; }
+
+  /// Ends this rank's part because of *reason*, which came from elsewhere; all
+  /// calls throw it from now on.
+  [[noreturn]] void fail(error reason);
+
+  /// Why the segment was aborted; no error while it was not.
+  error abort_reason() const { return segment_.abort_reason(); }
+
+  std::chrono::steady_clock::time_point deadline() const noexcept {
+    return deadline_;
+  }
+
+  /// What made it.
+  std::chrono::milliseconds timeout() const noexcept { return timeout_; }
+
+  /// Where the sum of all hosts of chunk *number* lies.
+  std::byte* result(std::size_t number) const noexcept {
+    return segment_.result_area(number);
+  }
+
+  rank_activity& activity() const noexcept { return segment_.activity(rank_); }
+
+  const collective_fingerprint& fingerprint() const noexcept {
+    return fingerprint_;
+  }
+
   /// What *rank* gave to `open` for this collective.
   const std::byte* payload(int rank) const noexcept;
 
@@ -96,11 +100,11 @@ public:
 private:
   void wait_for(int peer);
   void compare_fingerprints();
-  [[noreturn]] void fail(error reason);
   error failure_of(int peer, bool timed_out) const;
 
   shared_segment segment_;
   int rank_;
+  int first_;
   int spins_;
   std::uint32_t step_ = 0;
   collective_fingerprint fingerprint_;

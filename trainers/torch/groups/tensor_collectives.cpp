@@ -86,12 +86,26 @@ void tensor_collectives::barrier(milliseconds timeout) {
   collectives_.barrier({{}, timeout});
 }
 
+bool tensor_collectives::needs_wide_sum(const reduction& how) const {
+  return collectives_.stores_partial_sums() && how.op == reduction_op::average
+         && (how.type == element_type::int8 || how.type == element_type::uint8
+             || how.type == element_type::int16
+             || how.type == element_type::int32);
+}
+
 void tensor_collectives::reduce(at::Tensor& x, const c10d::ReduceOp& op,
                                 int root, milliseconds timeout) {
   plain_tensors guard;
   auto source = resolved(x);
   auto real = as_real(source, op);
   auto how = reduction_of(real, op);
+  if (needs_wide_sum(how)) {
+    auto wide = real.to(at::kLong);
+    reduce(wide, op, root, timeout);
+    if (root < 0 || root == collectives_.rank())
+      x.copy_(wide);
+    return;
+  }
   auto fingerprint = fingerprint_of(root < 0 ? collective_kind::all_reduce
                                              : collective_kind::reduce,
                                     real, root);
@@ -99,7 +113,7 @@ void tensor_collectives::reduce(at::Tensor& x, const c10d::ReduceOp& op,
   auto flat = real.contiguous();
   collectives_.all_reduce({fingerprint, timeout}, bytes_of(flat),
                           static_cast<std::size_t>(flat.numel()), how);
-  if (root >= 0 && root != exchange_.rank())
+  if (root >= 0 && root != collectives_.rank())
     return;
   if (!flat.is_same(real))
     real.copy_(flat);
@@ -110,7 +124,7 @@ void tensor_collectives::reduce(at::Tensor& x, const c10d::ReduceOp& op,
 void tensor_collectives::reduce_sparse(at::Tensor& x, const c10d::ReduceOp& op,
                                        milliseconds timeout) {
   plain_tensors guard;
-  auto ranks = exchange_.ranks();
+  auto ranks = collectives_.ranks();
   auto mine = x.coalesce();
   // How many entries each rank has; then all get all entries, padded to the
   // longest list.
@@ -153,14 +167,14 @@ void tensor_collectives::broadcast(at::Tensor& x, int root,
   collectives_.broadcast(
     {fingerprint_of(collective_kind::broadcast, flat, root), timeout},
     bytes_of(flat), flat.nbytes());
-  if (!flat.is_same(x) && root != exchange_.rank())
+  if (!flat.is_same(x) && root != collectives_.rank())
     x.copy_(flat);
 }
 
 void tensor_collectives::gather(const at::Tensor& input, tensors& outputs,
                                 int root, milliseconds timeout) {
   plain_tensors guard;
-  const bool takes = root < 0 || root == exchange_.rank();
+  const bool takes = root < 0 || root == collectives_.rank();
   auto in = resolved(input).contiguous();
   tensors flat;
   std::vector<std::byte*> out;
@@ -202,6 +216,15 @@ void tensor_collectives::reduce_scatter(const tensors& inputs,
   auto target = resolved(output);
   auto real = as_real(target, op);
   auto how = reduction_of(real, op);
+  if (needs_wide_sum(how)) {
+    tensors wide;
+    for (auto& input : inputs)
+      wide.push_back(input.to(at::kLong));
+    auto sum = real.to(at::kLong);
+    reduce_scatter(wide, sum, op, timeout);
+    output.copy_(sum);
+    return;
+  }
   auto fingerprint = fingerprint_of(collective_kind::reduce_scatter, real);
   fingerprint.op = static_cast<std::uint32_t>(how.op);
   tensors flat;

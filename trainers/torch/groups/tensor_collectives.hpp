@@ -8,12 +8,12 @@
 #include <c10/util/StringUtil.h>
 #include <torch/csrc/distributed/c10d/Types.hpp>
 
-#include "troupe/trainers/torch/groups/segment_collectives.hpp"
+#include "troupe/trainers/torch/groups/memory_collectives.hpp"
 #include "troupe/trainers/train_context.hpp"
 
 namespace troupe::internal {
 
-/// How the thread of a `local_group` touches tensors: without autograd, and
+/// How the thread of a `memory_group` touches tensors: without autograd, and
 /// without a second team of OpenMP threads beside that of the rank's own
 /// thread.
 struct plain_tensors {
@@ -21,25 +21,25 @@ struct plain_tensors {
   c10::ParallelGuard no_threads{true};
 };
 
-/// A call that the `local_group` does not take.
+/// A call that a `memory_group` does not take.
 template <class... Args>
 [[noreturn]] void refuse_call(ec code, const Args&... what) {
-  throw train_error{{code, c10::str("the local group ", what...)}};
+  throw train_error{{code, c10::str("the group ", what...)}};
 }
 
 /// Throws unless tensors like *x* can be reduced by *op*.
 void check_reduction(const at::Tensor& x, const c10d::ReduceOp& op);
 
-/// The collectives of ranks that share a segment, on CPU tensors: which bytes
-/// each tensor stands for, of any strides. Every rank calls the same one; all
-/// throw like `segment_collectives`.
+/// The collectives of a group on CPU tensors: which bytes each tensor stands
+/// for, of any strides. Every rank calls the same one; all throw like
+/// `memory_collectives`.
 class tensor_collectives {
 public:
   using milliseconds = std::chrono::milliseconds;
   using tensors = std::vector<at::Tensor>;
 
-  explicit tensor_collectives(segment_exchange& exchange)
-    : exchange_(exchange), collectives_(exchange) {}
+  explicit tensor_collectives(memory_collectives& collectives)
+    : collectives_(collectives) {}
 
   void barrier(milliseconds timeout);
 
@@ -69,8 +69,10 @@ public:
                       const c10d::ReduceOp& op, milliseconds timeout);
 
 private:
-  segment_exchange& exchange_;
-  segment_collectives collectives_;
+  /// Whether the sum of an average needs more bits than the elements have.
+  bool needs_wide_sum(const reduction& how) const;
+
+  memory_collectives& collectives_;
 };
 
 } // namespace troupe::internal

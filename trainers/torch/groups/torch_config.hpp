@@ -8,11 +8,15 @@ namespace troupe {
 
 /// How gradients travel.
 enum class backend : std::uint8_t {
-  /// NCCL if ranks have GPUs, `local` if all ranks share this host, else Gloo.
+  /// NCCL if ranks have GPUs, `local` if all ranks share this host,
+  /// `hierarchical` on several hosts.
   automatic,
   local, ///< Shared memory between the ranks of one host; CPU tensors only.
   gloo,  ///< TCP between processes or hosts.
   nccl,  ///< Needs GPUs and the `troupe_nccl` library.
+  /// Shared memory inside each host, one connection per host between them; CPU
+  /// tensors only.
+  hierarchical,
 };
 
 std::string_view to_string(backend x) noexcept;

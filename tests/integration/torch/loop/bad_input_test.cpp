@@ -101,7 +101,7 @@ protected:
 
 TEST_F(bad_input_test, a_value_that_is_never_logged_cannot_be_monitored) {
   expect(
-    fit({}, {std::make_shared<early_stopping>(
+    fit({}, {std::make_shared<early_stopping_callback>(
               early_stopping_options{.monitor = "val_acc"})}),
     {"early_stopping monitors 'val_acc', which rank 0 has not logged; it has "
      "logged: loss=",
@@ -168,7 +168,7 @@ TEST_F(bad_input_test, options_are_checked_before_anything_is_done) {
           "1"});
   expect(fit({.gradient_clip_val = -1.0}),
          {"loop_options::gradient_clip_val is -1, but must be positive"});
-  expect([](train_context&) { early_stopping{{}}; },
+  expect([](train_context&) { early_stopping_callback{{}}; },
          {"early_stopping was given no value to monitor"});
 }
 

@@ -36,14 +36,14 @@ struct early_stopping_test : loop_test {
     std::vector<int> result(static_cast<std::size_t>(workers));
     options.monitor = "score";
     auto x = run(workers, [&](train_context& context) {
-      auto stopping = std::make_shared<early_stopping>(options);
+      auto stopping = std::make_shared<early_stopping_callback>(options);
       epoch_loop loop{context, how, {stopping}};
       loop.fit(std::make_shared<scripted_module>(values),
                prepare_data_loader(context, curve{8}, {.batch_size = 4}),
                prepare_data_loader(context, curve{4}, {.batch_size = 4}));
       result[static_cast<std::size_t>(context.rank())] = loop.current_epoch();
       if (context.rank() == 0)
-        reason = stopping->reason();
+        reason = stopping->judge().reason();
     });
     EXPECT_FALSE(x.error) << x.error->message;
     return result;
@@ -80,10 +80,7 @@ struct failing_config {
   int epoch = 3;      // by its second batch
   bool apart = false; // each rank has a layer and running means of its own
 
-  template <class Archive>
-  void serialize(Archive& ar) {
-    ar(attempt, epoch, apart);
-  }
+  TROUPE_FIELDS(attempt, epoch, apart)
 };
 
 /// Has something of all that a resumed run must find again: momentum, running
@@ -111,13 +108,13 @@ void failing_loop(train_context& context, const failing_config& cfg) {
     options.data_parallel.sync_buffers = false;
     options.data_parallel.ignored = {"net.second.weight", "net.second.bias"};
   }
-  epoch_loop loop{context,
-                  options,
-                  {std::make_shared<early_stopping>(early_stopping_options{
-                     .monitor = "loss", .patience = 2, .min_delta = 1e-3}),
-                   std::make_shared<learning_rate_monitor>(),
-                   std::make_shared<train_report_callback>(),
-                   std::make_shared<killer>(cfg)}};
+  epoch_loop loop{
+    context,
+    options,
+    {std::make_shared<early_stopping_callback>(early_stopping_options{
+       .monitor = "loss", .patience = 2, .min_delta = 1e-3}),
+     std::make_shared<learning_rate_monitor>(),
+     std::make_shared<train_report_callback>(), std::make_shared<killer>(cfg)}};
   loop.fit(std::make_shared<curve_module>(/*dropout=*/0.4), train, validation);
 }
 
@@ -127,10 +124,7 @@ struct rate_config {
   int failing_epoch = -1;
   int own_rate_after = -1; // Epoch after which a hook sets 0.3.
 
-  template <class Archive>
-  void serialize(Archive& ar) {
-    ar(lr, scheduled, failing_epoch, own_rate_after);
-  }
+  TROUPE_FIELDS(lr, scheduled, failing_epoch, own_rate_after)
 };
 
 /// Four epochs that begin with a learning rate of the configuration.
@@ -169,10 +163,9 @@ TEST_F(early_stopping_test, all_ranks_stop_after_the_same_epoch) {
   EXPECT_EQ(epochs(2, {5, 4, 4.5, 4, 3.9, 3.9, 3.9, 3.9}, {.patience = 2}),
             (std::vector<int>{4, 4}));
   EXPECT_EQ(testing::internal::GetCapturedStdout(),
-            "early_stopping: " + reason + '\n');
-  EXPECT_EQ(reason,
-            "epoch 3: 'score' is 4.5, and was not better than 4.5 for 2 checks "
-            "in a row");
+            "early_stopping: epoch 3: " + reason + '\n');
+  EXPECT_EQ(reason, "'score' is 4.5, and was not better than 4.5 for 2 checks "
+                    "in a row");
 }
 
 TEST_F(early_stopping_test, small_changes_are_not_an_improvement) {
@@ -190,7 +183,7 @@ TEST_F(early_stopping_test, an_accuracy_is_to_grow) {
 TEST_F(early_stopping_test, what_is_not_finite_stops_at_once) {
   auto nan = std::numeric_limits<double>::quiet_NaN();
   EXPECT_EQ(epochs(2, {5, 4, nan, 3, 2, 1, 1, 1}, {}), (std::vector{3, 3}));
-  EXPECT_EQ(reason, "epoch 2: 'score' is nan");
+  EXPECT_EQ(reason, "'score' is nan");
 }
 
 TEST_F(early_stopping_test, rare_validations_are_what_counts) {
@@ -198,6 +191,59 @@ TEST_F(early_stopping_test, rare_validations_are_what_counts) {
   EXPECT_EQ(epochs(1, {0, 4, 0, 4, 0, 4, 0, 4}, {.patience = 2},
                    {.max_epochs = 8, .check_val_every_n_epoch = 2}),
             std::vector<int>{6});
+}
+
+struct plateau_config {
+  int failing_epoch = -1;
+
+  TROUPE_FIELDS(failing_epoch)
+};
+
+/// Six epochs with a score that never improves after the second.
+void loop_with_plateau(train_context& context, const plateau_config& cfg) {
+  struct module_on_plateau : scripted_module {
+    explicit module_on_plateau(int failing_epoch)
+      : scripted_module({5, 4, 4, 4, 4, 4}), failing_epoch(failing_epoch) {}
+    loop_optimizer configure_optimizers() override {
+      return std::make_shared<fused_sgd>(parameters(), sgd_options{.lr = 1});
+    }
+    void on_train_epoch_start() override {
+      if (loop().current_epoch() == failing_epoch)
+        throw std::runtime_error{"as planned"};
+    }
+    int failing_epoch;
+  };
+  epoch_loop loop{context,
+                  {.max_epochs = 6},
+                  {std::make_shared<plateau_callback>(
+                     "score", plateau_options{.factor = 0.5, .patience = 1}),
+                   std::make_shared<learning_rate_monitor>(),
+                   std::make_shared<train_report_callback>()}};
+  loop.fit(std::make_shared<module_on_plateau>(cfg.failing_epoch),
+           prepare_data_loader(context, curve{8}, {.batch_size = 4}),
+           prepare_data_loader(context, curve{4}, {.batch_size = 4}));
+}
+
+TEST_F(loop_test, a_plateau_reduces_the_rate_with_and_without_a_break) {
+  for (auto failing_epoch : {-1, 3}) {
+    auto name = failing_epoch < 0 ? "whole" : "broken";
+    auto fit = [&](int epoch) {
+      return torch_trainer{loop_with_plateau, plateau_config{epoch},
+                           options(2, name)}
+        .fit();
+    };
+    auto x = fit(failing_epoch);
+    if (failing_epoch >= 0) {
+      ASSERT_TRUE(x.error);
+      x = fit(-1);
+    }
+    ASSERT_FALSE(x.error) << x.error->message;
+    std::vector<double> rates;
+    auto rows = x.metrics_history();
+    for (auto& row : rows.value())
+      rates.push_back(row.values.at(0).number("lr-fused_sgd"));
+    EXPECT_EQ(rates, (std::vector{1.0, 1.0, 1.0, 1.0, 0.5, 0.5})) << name;
+  }
 }
 
 TEST_F(loop_test, a_stop_that_one_rank_asks_for_ends_all) {
@@ -236,9 +282,9 @@ TEST_F(loop_test, learning_rates_are_logged_as_the_schedule_sets_them) {
     for (int i = 0; i < 4; ++i) {
       auto halvings = interval == schedule_interval::epoch ? i / 2 : i;
       auto& values = seen[static_cast<std::size_t>(i)];
-      EXPECT_DOUBLE_EQ(*values.number("lr-fused_adam/pg1"),
+      EXPECT_DOUBLE_EQ(values.number("lr-fused_adam/pg1"),
                        0.8 * std::pow(0.5, halvings));
-      EXPECT_DOUBLE_EQ(*values.number("lr-fused_adam/pg2"),
+      EXPECT_DOUBLE_EQ(values.number("lr-fused_adam/pg2"),
                        0.4 * std::pow(0.5, halvings));
     }
   }
@@ -256,7 +302,7 @@ TEST_F(loop_test, every_rank_reports_each_epoch_with_a_checkpoint) {
     for (auto& values : ranks) {
       EXPECT_EQ(values.at("epoch"), metric_value{epoch});
       EXPECT_EQ(values.at("step"), metric_value{5 * (epoch + 1)});
-      EXPECT_DOUBLE_EQ(*values.number("lr-fused_sgd"), 0.05 * warm_up(epoch));
+      EXPECT_DOUBLE_EQ(values.number("lr-fused_sgd"), 0.05 * warm_up(epoch));
       EXPECT_EQ(values.contains("val_loss"), epoch >= 2);
     }
     EXPECT_EQ(ranks[0].at("loss"), ranks[1].at("loss"));
@@ -287,7 +333,7 @@ TEST_F(loop_test, a_resumed_loop_keeps_the_learning_rate_it_began_with) {
     ASSERT_EQ(rows->size(), 4u);
     for (std::size_t i = 0; i < 4; ++i)
       for (auto& values : (*rows)[i].values)
-        EXPECT_DOUBLE_EQ(*values.number("lr-fused_sgd"),
+        EXPECT_DOUBLE_EQ(values.number("lr-fused_sgd"),
                          0.1 * (scheduled ? warm_up(i) : 1))
           << i;
     auto note = [&](int rank) {
@@ -321,7 +367,7 @@ TEST_F(loop_test, a_rate_that_a_hook_has_set_counts_after_a_break_too) {
       ASSERT_TRUE(rows);
       std::vector<double> rates;
       for (auto& row : *rows)
-        rates.push_back(*row.values.at(0).number("lr-fused_sgd"));
+        rates.push_back(row.values.at(0).number("lr-fused_sgd"));
       EXPECT_EQ(rates, (scheduled ? std::vector{0.1, 0.1 * warm_up(1), 0.3,
                                                 0.1 * warm_up(3)}
                                   : std::vector{0.1, 0.1, 0.3, 0.3}))

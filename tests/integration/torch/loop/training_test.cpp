@@ -195,7 +195,7 @@ TEST_F(values_test, means_and_latest_values_go_by_their_names) {
   EXPECT_EQ(values.at("index"), metric_value{1.0});
   EXPECT_EQ(values.at("rank"), metric_value{0.0});
   EXPECT_FALSE(values.contains("rank_step"));
-  EXPECT_DOUBLE_EQ(*values.number("weighted"), (1 * 1 + 2 * 2) / 3.0);
+  EXPECT_DOUBLE_EQ(values.number("weighted"), (1 * 1 + 2 * 2) / 3.0);
   EXPECT_EQ(values.at("late"), metric_value{1.0});
 }
 
@@ -204,21 +204,20 @@ TEST_F(values_test, a_mean_over_an_epoch_counts_each_sample_of_each_rank_once) {
   // Rank 0 has three samples of five, in batches of two and one.
   auto all = mean_y({0, 1, 2, 3, 4});
   for (auto& x : ranks) {
-    EXPECT_NEAR(*x.number("y"), all, 1e-6);
+    EXPECT_NEAR(x.number("y"), all, 1e-6);
     EXPECT_EQ(x.at("rank"), metric_value{0.5});
     EXPECT_EQ(x.at("late"), metric_value{1.5});
   }
   EXPECT_EQ(ranks[0].at("y"), ranks[1].at("y")); // the same bits
   // Without sync_dist each has its own.
-  EXPECT_NEAR((3 * *ranks[0].number("own_y") + 2 * *ranks[1].number("own_y"))
-                / 5,
+  EXPECT_NEAR((3 * ranks[0].number("own_y") + 2 * ranks[1].number("own_y")) / 5,
               all, 1e-6);
   EXPECT_NE(ranks[0].at("own_y"), ranks[1].at("own_y"));
 }
 
 TEST_F(values_test, a_rank_without_samples_adds_nothing_to_a_mean) {
   auto ranks = logged(2, 1);
-  EXPECT_NEAR(*ranks[0].number("y"), mean_y({0}), 1e-6);
+  EXPECT_NEAR(ranks[0].number("y"), mean_y({0}), 1e-6);
   EXPECT_EQ(ranks[0].at("y"), ranks[1].at("y"));
   EXPECT_FALSE(ranks[1].contains("own_y"));
 }

@@ -17,6 +17,5 @@ int main(int argc, char** argv) {
     std::cerr << "the run failed: " << result.error->message << '\n';
     return 1;
   }
-  std::cout << "trained on " << result.metrics.at("ranks").number()
-            << " ranks\n";
+  std::cout << "trained on " << result.metrics.number("ranks") << " ranks\n";
 }

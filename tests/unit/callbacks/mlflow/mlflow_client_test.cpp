@@ -7,6 +7,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/sanitized.hpp"
+
 namespace troupe::internal::test {
 namespace {
 
@@ -85,7 +87,7 @@ TEST(mlflow_batch_test, splits_any_items_within_any_limits) {
   auto up_to = [&](std::size_t n) {
     return std::uniform_int_distribution<std::size_t>{0, n}(random);
   };
-  for (int round = 0; round < 300; ++round) {
+  for (int round = 0; round < (sanitized ? 40 : 300); ++round) {
     mlflow_limits limits{.metrics = 1 + up_to(20),
                          .pairs = 1 + up_to(20),
                          .bytes = 700 + up_to(3000)};

@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/support/sanitized.hpp"
 #include "tests/support/written_run.hpp"
 #include "troupe/runtime/storage/checksum.hpp"
 #include "troupe/runtime/storage/json.hpp"
@@ -378,7 +379,7 @@ TEST(report_page_test, a_cancelled_page_is_not_written) {
 
 TEST(report_page_test, a_large_run_makes_a_page_of_a_few_megabytes) {
   written_run run;
-  for (std::uint64_t i = 0; i < 3000; ++i) {
+  for (std::uint64_t i = 0; i < (sanitized ? 500 : 3000); ++i) {
     metrics values;
     for (int k = 0; k < 50; ++k)
       values["metric_" + std::to_string(k)] =

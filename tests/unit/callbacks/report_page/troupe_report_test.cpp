@@ -1,4 +1,4 @@
-// The program troupe-report, run as a user would.
+// `troupe report`, run as a user would.
 
 #include <sys/wait.h>
 
@@ -25,7 +25,8 @@ struct outcome {
 
 outcome troupe_report(const std::string& arguments) {
   outcome result;
-  auto command = std::string{"'"} + TROUPE_REPORT + "' " + arguments + " 2>&1";
+  auto command =
+    std::string{"'"} + TROUPE_PROGRAM + "' report " + arguments + " 2>&1";
   auto* pipe = ::popen(command.c_str(), "re");
   if (!pipe)
     return result;
@@ -64,14 +65,14 @@ TEST(troupe_report_test, another_file_leaves_the_folder_as_it_is) {
   EXPECT_FALSE(fs::exists(run.path() / "report.html"));
 }
 
-TEST(troupe_report_test, what_is_not_a_run_ends_with_1_and_a_sentence) {
+TEST(troupe_report_test, what_is_not_a_run_ends_with_2_and_a_sentence) {
   temporary_folder folder;
   auto missing = troupe_report(quoted(folder / "nowhere"));
-  EXPECT_EQ(missing.exit_code, 1);
-  EXPECT_THAT(missing.output, StartsWith("troupe-report: "));
+  EXPECT_EQ(missing.exit_code, 2);
+  EXPECT_THAT(missing.output, StartsWith("troupe report: "));
   auto empty = troupe_report(quoted(folder.path()));
-  EXPECT_EQ(empty.exit_code, 1);
-  EXPECT_THAT(empty.output, StartsWith("troupe-report: "));
+  EXPECT_EQ(empty.exit_code, 2);
+  EXPECT_THAT(empty.output, StartsWith("troupe report: "));
 }
 
 TEST(troupe_report_test, a_page_that_cannot_be_put_there_ends_with_1) {
@@ -86,7 +87,7 @@ TEST(troupe_report_test, wrong_arguments_end_with_2_and_say_where_to_read) {
   for (auto arguments : {"", "--fast", "one two", "run --output", "'' -o x"}) {
     auto [code, output] = troupe_report(arguments);
     EXPECT_EQ(code, 2) << arguments;
-    EXPECT_THAT(output, HasSubstr("troupe-report --help lists the arguments"))
+    EXPECT_THAT(output, HasSubstr("troupe report --help lists the arguments"))
       << arguments;
   }
 }
@@ -94,7 +95,7 @@ TEST(troupe_report_test, wrong_arguments_end_with_2_and_say_where_to_read) {
 TEST(troupe_report_test, help_is_not_an_error) {
   auto [code, output] = troupe_report("--help");
   EXPECT_EQ(code, 0);
-  EXPECT_THAT(output, HasSubstr("Usage: troupe-report [OPTIONS] RUN_FOLDER"));
+  EXPECT_THAT(output, HasSubstr("Usage: troupe report [OPTIONS] RUN"));
 }
 
 TEST(troupe_report_test, it_prints_the_page_if_asked) {

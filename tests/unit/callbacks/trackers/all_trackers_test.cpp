@@ -25,7 +25,7 @@ TEST(make_sink_test, makes_sinks_whose_rest_troupe_sync_sends) {
     auto made = make_sink(name, "{}");
     ASSERT_TRUE(made) << name;
     EXPECT_EQ((*made)->name(), name);
-    EXPECT_THAT(who_sends_the_rest(**made), testing::HasSubstr("troupe-sync"));
+    EXPECT_THAT(who_sends_the_rest(**made), testing::HasSubstr("troupe sync"));
   }
 }
 

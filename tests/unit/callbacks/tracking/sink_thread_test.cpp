@@ -114,7 +114,7 @@ TEST_F(sink_thread_test, reports_what_is_unsent_after_the_time_limit) {
   ASSERT_FALSE(notes.empty());
   EXPECT_THAT(notes.back(), HasSubstr("2 records are unsent"));
   EXPECT_THAT(notes.back(), HasSubstr("connection refused"));
-  // It is no tracker of troupe-sync's.
+  // `troupe sync` does not know this tracker.
   EXPECT_THAT(notes.back(), HasSubstr("only a program with this tracker"));
 }
 
@@ -459,7 +459,7 @@ TEST_F(sink_thread_test, names_the_incomplete_file) {
   auto unfinished = trackers->finish();
   ASSERT_EQ(unfinished.size(), 1u);
   EXPECT_THAT(unfinished[0], HasSubstr("metrics.csv is incomplete"));
-  EXPECT_THAT(unfinished[0], HasSubstr("troupe-sync sends them"));
+  EXPECT_THAT(unfinished[0], HasSubstr("troupe sync sends them"));
 }
 
 TEST_F(sink_thread_test, reports_that_it_cannot_count_what_is_unsent) {

@@ -1,4 +1,4 @@
-// The program troupe-sync, run as a user would.
+// `troupe sync`, run as a user would.
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -44,7 +44,8 @@ protected:
            const std::string& variables = {}) {
     output.clear();
     auto command =
-      variables + " '" + TROUPE_SYNC + "' " + quoted(run.path().string())
+      variables + " '" + TROUPE_PROGRAM + "' sync "
+      + quoted(run.path().string())
       + (arguments.find("--timeout") == arguments.npos ? " --timeout 20 " : " ")
       + arguments + " 2>&1";
     auto* pipe = ::popen(command.c_str(), "re");
@@ -152,7 +153,7 @@ TEST_F(troupe_sync_test, names_what_is_wrong_with_its_arguments) {
   EXPECT_THAT(output, HasSubstr("--timeout: At Most 1 required"));
   EXPECT_EQ(sync("--tracker"), 2);
   EXPECT_THAT(output, HasSubstr("--tracker: 1 required"));
-  EXPECT_THAT(output, HasSubstr("troupe-sync --help lists the arguments"));
+  EXPECT_THAT(output, HasSubstr("troupe sync --help lists the arguments"));
 }
 
 TEST_F(troupe_sync_test, does_not_report_as_sent_what_it_cannot_read) {
@@ -311,8 +312,8 @@ TEST_F(troupe_sync_test, refuses_a_missing_folder) {
   options("csv", "{}");
   auto before = fs::current_path();
   fs::current_path(run.path());
-  auto status = std::system("'" TROUPE_SYNC "' '' 2>/dev/null");
-  EXPECT_EQ(std::system("'" TROUPE_SYNC "' . >/dev/null 2>&1"), 0);
+  auto status = std::system("'" TROUPE_PROGRAM "' sync '' 2>/dev/null");
+  EXPECT_EQ(std::system("'" TROUPE_PROGRAM "' sync . >/dev/null 2>&1"), 0);
   fs::current_path(before);
   EXPECT_EQ(WEXITSTATUS(status), 2);
   EXPECT_EQ(sync("--tracker ''"), 2) << output;

@@ -28,6 +28,33 @@ TEST(scaling_config_test, gives_each_rank_gpus_of_its_own) {
   EXPECT_THAT(gpus_of({}, 1), ::testing::IsEmpty());
 }
 
+TEST(scaling_config_test, spreads_ranks_evenly_over_hosts) {
+  using testing::ElementsAre;
+  EXPECT_THAT(spread_ranks({.num_workers = 3}), ElementsAre(host_share{0, 3}));
+  EXPECT_THAT(spread_ranks({.num_workers = 0}), ElementsAre(host_share{0, 1}));
+  EXPECT_THAT(
+    spread_ranks({.num_workers = 5, .agents = 2}),
+    ElementsAre(host_share{0, 2}, host_share{2, 2}, host_share{4, 1}));
+}
+
+TEST(scaling_config_test, refuses_hosts_that_could_not_have_ranks) {
+  host_resources host{4, 0};
+  scaling_config x{.num_workers = 8, .agents = 1};
+  x.resources_per_worker.cpus = 1;
+  EXPECT_TRUE(validate(x, host)) << "four of them are here";
+  auto refusal = [&host](const scaling_config& bad) {
+    auto ok = validate(bad, host);
+    return ok ? std::string{} : ok.error().message;
+  };
+  using testing::HasSubstr;
+  EXPECT_THAT(refusal({.num_workers = 1, .agents = 1}),
+              HasSubstr("only 1 workers"));
+  EXPECT_THAT(refusal({.num_workers = 2, .agents = -1}), HasSubstr(">= 0"));
+  EXPECT_THAT(
+    refusal({.num_workers = 2, .where = placement::in_process, .agents = 1}),
+    HasSubstr("processes only"));
+}
+
 TEST(scaling_config_test, refuses_gpus_that_it_would_not_give) {
   host_resources host{4, 4};
   scaling_config x{.num_workers = 2, .use_gpu = true};

@@ -162,7 +162,7 @@ TEST_F(host_launcher_test, starts_a_few_at_a_time) {
   records.wait_for_delivery(1);
   records.wait_for_delivery(2);
   EXPECT_THAT(records.delivered(), ElementsAre(1, 2));
-  launcher.arrived(1); // It goes on, but another one may start.
+  launcher.arrived(1); // It continues, but another one may start.
   records.wait_for_delivery(3);
   EXPECT_THAT(records.delivered(), ElementsAre(1, 2, 3));
   launcher.end(2);

@@ -526,7 +526,7 @@ private:
   }
 
   bool said_hello_before(const fence_agent& x) {
-    // Only a hello tells whether it is fenced: ask a copy.
+    // Only a hello shows whether it is fenced: ask a copy.
     auto copy = states_;
     copy.on_hello(x.host, x.incarnation, now_);
     return !copy.is_current(x.host, x.incarnation);

@@ -258,7 +258,7 @@ TEST(launch_environment_test, meets_by_ticket_in_the_pods_of_an_indexed_job) {
   EXPECT_EQ(agent.role, launch_role::agent);
   EXPECT_EQ(agent.host_index, 3u);
   EXPECT_EQ(agent.driver_address, "fashion-0.fashion:4444");
-  EXPECT_EQ(agent.ticket_folder, "/run/troupe");
+  EXPECT_EQ(agent.ticket_path, "/run/troupe");
   EXPECT_EQ(agent.found,
             "TROUPE_DRIVER=fashion-0.fashion:4444: pod 3 of an Indexed Job is "
             "an agent, with the ticket in /run/troupe");
@@ -299,11 +299,20 @@ TEST(launch_environment_test, meets_by_ticket_where_agents_are_jobs) {
     launch_role::agent);
 }
 
+TEST(launch_environment_test, an_agent_by_hand_needs_a_ticket_alone) {
+  auto x = found({{"TROUPE_TICKET", "/home/me/ticket"}}, as_agent("a"));
+  EXPECT_EQ(x.role, launch_role::agent);
+  EXPECT_EQ(x.engine, launch_engine::tickets);
+  EXPECT_EQ(x.ticket_path, "/home/me/ticket");
+}
+
 TEST(launch_environment_test, refuses_half_an_invitation) {
   EXPECT_THAT(mistake_in({{"TROUPE_TICKET", "/run/troupe"}}),
-              HasSubstr("set both or neither"));
+              HasSubstr("started without --node-agent"));
   EXPECT_THAT(mistake_in({{"TROUPE_DRIVER", "a:1"}}, with_hosts("a,b", "a")),
               HasSubstr("use one of them"));
+  EXPECT_THAT(mistake_in({{"TROUPE_DRIVER", "a:1"}, {"TROUPE_AGENTS", "0"}}),
+              HasSubstr("TROUPE_AGENTS=0"));
   for (auto address : {"a", "a:", "a:0", "a:65536", "a:1x", ":1", "fd00::1:1",
                        "[a]:1", "[fd00::1]", "a b:1"})
     EXPECT_THAT(mistake_in({{"TROUPE_DRIVER", address}}),

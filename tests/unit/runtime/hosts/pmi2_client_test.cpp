@@ -112,7 +112,7 @@ private:
   std::size_t longest_ = 0;
 };
 
-/// Task 0 tells the others *value*; returns what this task has got.
+/// Task 0 sends the others *value*; returns what this task received.
 std::string share(pmi2_client& client, const std::string& value) {
   if (client.rank() == 0) {
     EXPECT_TRUE(client.put("driver", value, limit));

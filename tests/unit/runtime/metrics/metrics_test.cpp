@@ -20,6 +20,44 @@ TEST(metrics_test, reading_a_missing_name_adds_none) {
   EXPECT_EQ(x, (metrics{{"loss", 0.5}}));
 }
 
+namespace {
+
+/// What *read* throws.
+template <class Exception, class F>
+std::string text_of(F read) {
+  try {
+    read();
+  } catch (const Exception& x) {
+    return x.what();
+  }
+  return "";
+}
+
+} // namespace
+
+TEST(metrics_test, a_missing_name_is_answered_with_the_names_that_exist) {
+  metrics x{{"train/loss", 0.5}, {"val/accuracy", 0.9}};
+  EXPECT_EQ(text_of<std::out_of_range>([&] { (void) x["train/los"].value(); }),
+            "no metric is called 'train/los'; there are train/loss, "
+            "val/accuracy; did you mean 'train/loss'?");
+  EXPECT_EQ(text_of<std::out_of_range>([&] { (void) x.number("epoch"); }),
+            "no metric is called 'epoch'; there are train/loss, val/accuracy");
+  EXPECT_EQ(text_of<std::out_of_range>([] { (void) metrics{}.number("x"); }),
+            "no metric is called 'x'; there is none");
+}
+
+TEST(metrics_test, converts_to_a_number_when_asked_to) {
+  metrics x{{"epoch", 3}, {"is_best", true}, {"loss", 0.5}, {"note", "fine"}};
+  EXPECT_EQ(x.number("epoch"), 3);
+  EXPECT_EQ(x.number("is_best"), 1);
+  EXPECT_EQ(x.number("loss"), 0.5);
+  EXPECT_EQ(text_of<std::invalid_argument>([&] { (void) x.number("note"); }),
+            "the metric 'note' is the text 'fine', not a number");
+  EXPECT_EQ(x.find_number("loss"), 0.5);
+  EXPECT_EQ(x.find_number("note"), std::nullopt);
+  EXPECT_EQ(x.find_number("los"), std::nullopt);
+}
+
 TEST(metrics_test,
      an_integer_that_does_not_fit_becomes_a_floating_point_number) {
   constexpr auto most = std::numeric_limits<std::uint64_t>::max();

@@ -96,10 +96,10 @@ TEST(packed_metrics_test, find_a_value_by_its_name) {
   EXPECT_EQ(x.find("b"), metric_value{"text"});
   EXPECT_EQ(x.find("c"), std::nullopt);
   EXPECT_EQ(x.find("f"), std::nullopt);
-  EXPECT_EQ(x.number("c/d"), 0.5);
-  EXPECT_EQ(x.number("e"), 1.0);
-  EXPECT_EQ(x.number("b"), std::nullopt);
-  EXPECT_EQ(x.number(""), std::nullopt);
+  EXPECT_EQ(x.find_number("c/d"), 0.5);
+  EXPECT_EQ(x.find_number("e"), 1.0);
+  EXPECT_EQ(x.find_number("b"), std::nullopt);
+  EXPECT_EQ(x.find_number(""), std::nullopt);
   EXPECT_EQ(packed_metrics{}.find("a"), std::nullopt);
 }
 

@@ -1,5 +1,6 @@
 #include "troupe/runtime/process/interrupt_watch.hpp"
 
+#include <atomic>
 #include <csignal>
 #include <memory>
 #include <set>
@@ -81,6 +82,27 @@ TEST(interrupt_watch_test, reports_the_first_signal_and_ignores_the_second) {
   EXPECT_TRUE(is_readable(watch.fd()));
   ::raise(SIGTERM);
   EXPECT_EQ(watch.asking_signal(), SIGINT);
+}
+
+TEST(interrupt_watch_test, has_counted_each_signal_that_it_shows) {
+  sigset_t interrupts;
+  ::sigemptyset(&interrupts);
+  ::sigaddset(&interrupts, SIGINT);
+  for (int round = 0; round < 300; ++round) {
+    interrupt_watch watch;
+    std::atomic<bool> looks = false;
+    std::thread reader{[&] {
+      ::pthread_sigmask(SIG_BLOCK, &interrupts, nullptr);
+      looks = true;
+      while (watch.asked() == interrupt::none)
+        ;
+      EXPECT_EQ(watch.count(), 1);
+    }};
+    while (!looks)
+      std::this_thread::yield();
+    ::raise(SIGINT);
+    reader.join();
+  }
 }
 
 TEST(interrupt_watch_test, distinguishes_a_stop_from_a_preemption) {

@@ -128,7 +128,8 @@ void end_processes_as_a_child(pid_t stranger) {
   auto parent = ::getppid();
   ::setpgid(0, 0);
   auto pipe = make_pipe();
-  if (::fork() == 0) { // So that the one in the group is no child of this one.
+  if (::fork()
+      == 0) { // So that the one in the group is not a child of this one.
     auto member = ::fork();
     if (member == 0)
       ::raise(SIGSTOP);

@@ -195,7 +195,7 @@ TEST(process_vitals_test, sees_what_any_thread_sends_and_receives_over_tcp) {
         if (std::chrono::steady_clock::now() > end) {
           ::kill(pid, SIGKILL);
           ::waitpid(pid, nullptr, 0);
-          GTEST_SKIP() << "this kernel does not tell of TCP connections";
+          GTEST_SKIP() << "this kernel does not list TCP connections";
         }
     }
     ours.reset();

@@ -50,7 +50,7 @@ void kill_program_and_watch(bool stop_spawner_first) {
   EXPECT_EQ(WTERMSIG(program.wait()), SIGKILL);
   for (auto& process : processes)
     wait_for_end(process);
-  // Nobody keeps a reader of the program's output waiting.
+  // No process keeps a reader of the program's output waiting.
   EXPECT_EQ(read_all(program.output.get()), "");
 }
 

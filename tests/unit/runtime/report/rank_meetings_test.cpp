@@ -304,8 +304,8 @@ public:
   }
 
   /// Whether each wait names ranks that run, or are in a collective of which
-  /// the group is not told, and each rank that is not free to
-  /// go on is in a wait or in a commit.
+  /// the group is not notified, and each rank that is not free to
+  /// continue is in a wait or in a commit.
   void check_waits() const {
     for (auto& wait : group.waits()) {
       for (auto rank : wait.missing)

@@ -113,7 +113,7 @@ TEST_F(checkpoint_store_test, commits_more_files_than_a_message_takes) {
   auto store = open();
   attempt = store.begin_attempt(0).value();
   file_texts many;
-  for (int i = 0; i < 4000; ++i)
+  for (int i = 0; i < 2600; ++i)
     many[std::string(200, 'x') + std::to_string(i)] = "1";
   auto batch = stage_batch(run.path(), 0, 0, "c", {many, {{"a", "2"}}}).value();
   EXPECT_EQ(batch.parts[0]->listed, many.size());

@@ -456,3 +456,21 @@ TEST_F(ranks_lock_test, an_attempt_waits_for_the_processes_of_earlier_ones) {
   ASSERT_TRUE(second->await_ranks(std::chrono::seconds{60}));
   ::waitpid(rank, nullptr, 0);
 }
+
+TEST_F(ranks_lock_test, another_host_joins_the_latest_attempt_by_its_token) {
+  auto store = open().value();
+  ASSERT_TRUE(store->begin_attempt());
+  auto token = store->ticket().value().token;
+  auto ticket = open_ranks_ticket(store->path(), token);
+  ASSERT_TRUE(ticket) << ticket.error().message;
+  EXPECT_TRUE(join_attempt(*ticket));
+  auto other = open_ranks_ticket(store->path(), token + 1);
+  ASSERT_FALSE(other);
+  EXPECT_EQ(other.error().code, ec::invalid_config);
+}
+
+TEST_F(ranks_lock_test, another_storage_at_the_same_path_is_noticed) {
+  auto ticket = open_ranks_ticket(storage / "elsewhere", 1);
+  ASSERT_FALSE(ticket);
+  EXPECT_EQ(ticket.error().code, ec::invalid_config);
+}

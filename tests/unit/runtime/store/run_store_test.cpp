@@ -4,6 +4,7 @@
 #include <set>
 #include <thread>
 
+#include "tests/support/sanitized.hpp"
 #include "tests/support/small_disk.hpp"
 #include "tests/unit/runtime/store/run_store_fixture.hpp"
 #include "troupe/runtime/failpoint.hpp"
@@ -41,6 +42,7 @@ TEST_F(run_store_test, takes_a_run_from_its_begin_to_its_result) {
     EXPECT_EQ(x.metrics, (metrics{{"x", 4}}));
     EXPECT_EQ(x.checkpoint, (*committed)->data);
     EXPECT_EQ(x.best_checkpoints, std::vector{(*committed)->unpacked()});
+    EXPECT_EQ(x.best_checkpoint().value(), (*committed)->unpacked());
     EXPECT_EQ(x.path, run);
     EXPECT_EQ(x.attempts, 1u);
     EXPECT_FALSE(x.error);
@@ -61,10 +63,51 @@ TEST_F(run_store_test, refuses_the_name_of_a_finished_run) {
   ASSERT_FALSE(again);
   EXPECT_EQ(again.error().code, ec::conflict);
   EXPECT_TRUE(mentions(again.error(), "choose another run.name"));
+  EXPECT_EQ(result::from_path(run)->best_checkpoint().error().code,
+            ec::invalid_argument);
   EXPECT_EQ(bytes_of(run / "journal.jsonl"), before);
 }
 
+TEST_F(run_store_test, numbers_the_runs_after_a_finished_one_if_asked) {
+  auto with = config();
+  with.if_finished = if_finished::number;
+  auto open_one = [&] { return run_store::open(with).value(); };
+  EXPECT_EQ(open_one()->path(), run); // Not finished: it is resumed.
+  ASSERT_TRUE(open_one()->finish(run_status_kind::finished));
+  auto before = bytes_of(run / "journal.jsonl");
+  EXPECT_EQ(open_one()->path(), storage / "runs" / "r-2");
+  auto second = open_one(); // It was interrupted.
+  EXPECT_EQ(second->path(), storage / "runs" / "r-2");
+  EXPECT_EQ(run_store::open(with).error().code, ec::conflict); // It is held.
+  ASSERT_TRUE(second->finish(run_status_kind::finished));
+  second.reset();
+  EXPECT_EQ(open_one()->path(), storage / "runs" / "r-3");
+  EXPECT_EQ(bytes_of(run / "journal.jsonl"), before);
+}
+
+TEST_F(run_store_test, replaces_a_finished_run_if_asked) {
+  auto with = config();
+  with.if_finished = if_finished::replace;
+  auto first = run_store::open(with).value();
+  auto id = first->description().id;
+  ASSERT_TRUE(first->append_event("mine", 0));
+  first.reset();
+  auto second = run_store::open(with).value(); // Not finished: it stays.
+  EXPECT_EQ(second->description().id, id);
+  EXPECT_EQ(run_store::open(with).error().code, ec::conflict); // It is held.
+  ASSERT_TRUE(second->finish(run_status_kind::finished));
+  second.reset();
+  auto third = run_store::open(with).value();
+  EXPECT_EQ(third->path(), run);
+  EXPECT_NE(third->description().id, id);
+  EXPECT_EQ(bytes_of(run / "journal.jsonl").find("mine"), std::string::npos);
+  auto names = fs::directory_iterator{storage / "runs"};
+  EXPECT_EQ(std::distance(begin(names), end(names)), 1);
+}
+
 TEST_F(run_store_test, refuses_a_config_that_no_reader_would_take) {
+  if (sanitized)
+    GTEST_SKIP() << "escaping 64 MiB takes a sanitizer 11 s";
   auto config_text = "\"" + std::string(64 * 1024 * 1024, 'x') + "\"";
   auto found = run_store::open(config(), config_text);
   ASSERT_FALSE(found);
@@ -268,6 +311,34 @@ TEST_F(run_store_test, gives_its_name_back_when_it_is_released) {
   EXPECT_FALSE(store->append(0, metrics_only(0, {{{"x", 1}}})));
   EXPECT_FALSE(store->finish(run_status_kind::errored));
   EXPECT_TRUE((*next)->append_event("still_mine", 1));
+}
+
+TEST_F(run_store_test, passes_a_request_to_end_on_to_the_driver_it_is_for) {
+  auto store = open().value();
+  std::promise<bool> asked;
+  store->on_end_request(
+    [&](const end_request& x) { asked.set_value(x.preempt); });
+  auto folder = held_folder::open(run).value();
+  ASSERT_TRUE(send_end_request(folder, {own_identity(), true}));
+  EXPECT_TRUE(asked.get_future().get());
+  EXPECT_FALSE(fs::exists(run / "end_request"));
+  store->release();
+}
+
+TEST_F(run_store_test, drops_a_request_to_end_that_is_not_for_its_driver) {
+  auto store = open().value();
+  store->release();
+  auto folder = held_folder::open(run).value();
+  auto me = own_identity(), earlier = me;
+  earlier.start += "0";
+  ASSERT_TRUE(send_end_request(folder, {earlier, false}));
+  EXPECT_FALSE(take_end_request(folder, me).value());
+  EXPECT_FALSE(fs::exists(run / "end_request"));
+  write_bytes(run / "end_request", "stop\n");
+  EXPECT_FALSE(take_end_request(folder, me).value());
+  fs::create_symlink("run.json", run / "end_request");
+  EXPECT_FALSE(take_end_request(folder, me).value());
+  EXPECT_TRUE(fs::exists(run / "run.json"));
 }
 
 TEST_F(run_store_test, says_why_a_storage_cannot_be_used) {

@@ -366,7 +366,7 @@ TEST(data_loader_test, lets_workers_start_no_threads_of_their_own) {
 
 TEST(data_loader_test, uses_the_device_of_the_data_plane) {
   auto context = make_context();
-  context.data_plane() = std::make_shared<torch_data_plane>(
+  rank_access{context}.data_plane() = std::make_shared<torch_data_plane>(
     torch_data_plane{nullptr, at::Device{at::kMeta}});
   auto there = prepare_data_loader(context, counting_dataset{});
   auto here =
@@ -455,7 +455,7 @@ TEST(data_loader_test, counts_a_batch_that_could_not_be_read) {
 
 TEST(data_loader_test, moves_the_tensors_of_maps_and_optionals) {
   auto context = make_context();
-  context.data_plane() = std::make_shared<torch_data_plane>(
+  rank_access{context}.data_plane() = std::make_shared<torch_data_plane>(
     torch_data_plane{nullptr, at::Device{at::kMeta}});
   auto loader =
     prepare_data_loader(context, named_batches{}, {.batch_size = 2});

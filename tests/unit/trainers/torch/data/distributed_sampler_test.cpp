@@ -1,6 +1,7 @@
 #include "troupe/trainers/torch/data/distributed_sampler.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 #include <set>
 #include <sstream>
@@ -279,4 +280,67 @@ TEST(distributed_sampler_test, knows_the_padded_end_of_an_earlier_version) {
   x.start();
   EXPECT_EQ(x.state(), (sampler_state{5, 3, 0})) << "the epoch was over";
   EXPECT_THROW(x.load_state({5, 2, 7}), train_error);
+}
+
+TEST(sample_order_test, gives_the_samples_of_a_function_and_resumes_in_them) {
+  auto backwards = [](std::uint64_t, std::uint64_t epoch) {
+    auto first = static_cast<std::int64_t>(epoch);
+    return index_list{first + 4, first + 2, first, first + 2};
+  };
+  auto sampler = [&](int rank, int ranks) {
+    return distributed_sampler{
+      10, {.rank = rank, .world_size = ranks, .order = backwards}};
+  };
+  auto first = sampler(0, 2);
+  auto second = sampler(1, 2);
+  EXPECT_EQ(first.samples(), 4);
+  first.set_epoch(3);
+  second.set_epoch(3);
+  first.start();
+  second.start();
+  EXPECT_EQ(*first.next(), index_list{7});
+  EXPECT_EQ(*second.next(), index_list{5});
+  auto alone = sampler(0, 1);
+  alone.load_state(first.state());
+  alone.start();
+  EXPECT_EQ(rest_of(alone), (index_list{3, 5}));
+}
+
+TEST(sample_order_test, is_refused_if_it_does_not_fit) {
+  auto order = [](index_list x) {
+    return [x](std::uint64_t, std::uint64_t epoch) {
+      auto result = x;
+      result.resize(x.size() + epoch);
+      return result;
+    };
+  };
+  EXPECT_THROW((distributed_sampler{3, {.shuffle = true, .order = order({})}}),
+               train_error);
+  for (auto wrong : {-1, 3}) {
+    distributed_sampler sampler{3, {.order = order({wrong})}};
+    EXPECT_THROW(sampler.next(), train_error);
+  }
+  distributed_sampler longer{3, {.order = order({1})}};
+  longer.set_epoch(1);
+  EXPECT_THROW(longer.next(), train_error);
+}
+
+TEST(weighted_order_test, draws_samples_by_their_weights) {
+  auto order = weighted_order({0, 1, 0, 3, 0}, 20000);
+  auto drawn = order(7, 2);
+  EXPECT_EQ(drawn, order(7, 2));
+  EXPECT_NE(drawn, order(7, 3));
+  auto ones = std::ranges::count(drawn, 1);
+  auto threes = std::ranges::count(drawn, 3);
+  EXPECT_EQ(ones + threes, 20000);
+  EXPECT_NEAR(static_cast<double>(threes) / 20000, 0.75, 0.02);
+}
+
+TEST(weighted_order_test, refuses_weights_that_mean_nothing) {
+  EXPECT_THROW(weighted_order({}, 1), train_error);
+  EXPECT_THROW(weighted_order({0, 0}, 1), train_error);
+  EXPECT_THROW(weighted_order({1, -1}, 1), train_error);
+  EXPECT_THROW(weighted_order({1, std::numeric_limits<double>::infinity()}, 1),
+               train_error);
+  EXPECT_THROW(weighted_order({1}, -1), train_error);
 }

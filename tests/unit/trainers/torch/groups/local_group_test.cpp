@@ -73,10 +73,14 @@ at::Tensor fold(op_type op, const tensors& parts) {
 }
 
 void run(int size, const std::function<void(group_ptr, int)>& body,
-         bool processes) {
-  test::local_meeting_place place{std::max(size, 2)};
+         bool processes, bool two_hosts = false) {
+  std::unique_ptr<test::meeting_place> place;
+  if (two_hosts)
+    place = std::make_unique<test::hierarchical_meeting_place>(size, processes);
+  else
+    place = std::make_unique<test::local_meeting_place>(std::max(size, 2));
   auto on_rank = [&](int rank) {
-    auto group = place.group(0, rank, size);
+    auto group = place->group(0, rank, size);
     body(group, rank);
     group->barrier()->wait();
   };
@@ -96,16 +100,19 @@ constexpr at::ScalarType all_types[] = {
   at::kFloat, at::kDouble, at::kHalf, at::kBFloat16, at::kChar,
   at::kByte,  at::kShort,  at::kInt,  at::kLong,     at::kBool};
 
-class local_group_test : public testing::TestWithParam<std::tuple<int, bool>> {
+/// Of `local`, and of `hierarchical` on two hosts.
+class memory_group_test
+  : public testing::TestWithParam<std::tuple<int, bool, bool>> {
 protected:
   int size() const { return std::get<0>(GetParam()); }
+  bool two_hosts() const { return std::get<2>(GetParam()); }
 
   void on_ranks(const std::function<void(group_ptr, int)>& body) {
-    run(size(), body, std::get<1>(GetParam()));
+    run(size(), body, std::get<1>(GetParam()), two_hosts());
   }
 };
 
-TEST_P(local_group_test, reduces_every_type_with_every_operation) {
+TEST_P(memory_group_test, reduces_every_type_with_every_operation) {
   on_ranks([this](group_ptr group, int rank) {
     for (auto type : all_types)
       for (auto op :
@@ -130,20 +137,27 @@ TEST_P(local_group_test, reduces_every_type_with_every_operation) {
   });
 }
 
-TEST_P(local_group_test, reduces_tensors_of_many_chunks_to_the_same_bits) {
+TEST_P(memory_group_test, reduces_tensors_of_many_chunks_to_the_same_bits) {
   on_ranks([this](group_ptr group, int rank) {
     for (std::int64_t count : {chunk / 4, chunk + 3, 3 * chunk / 4 + 17}) {
       tensors x{fractions(rank, count)};
       group->allreduce(x)->wait();
-      auto sum = fractions(0, count);
-      for (int r = 1; r < size(); ++r)
-        sum += fractions(r, count);
-      expect_bits(x[0], sum, "the sum in order of rank");
+      auto sum_of = [&](int first, int end) {
+        auto sum = fractions(first, count);
+        for (int r = first + 1; r < end; ++r)
+          sum += fractions(r, count);
+        return sum;
+      };
+      auto border = two_hosts() ? (size() + 1) / 2 : size();
+      auto sum = sum_of(0, border);
+      if (border < size())
+        sum += sum_of(border, size());
+      expect_bits(x[0], sum, "the sum in order of rank, then of host");
     }
   });
 }
 
-TEST_P(local_group_test, moves_tensors_of_any_size) {
+TEST_P(memory_group_test, moves_tensors_of_any_size) {
   on_ranks([this](group_ptr group, int rank) {
     for (std::int64_t count :
          {std::int64_t{0}, std::int64_t{1}, std::int64_t{999}, chunk / 8 + 5,
@@ -182,7 +196,7 @@ TEST_P(local_group_test, moves_tensors_of_any_size) {
   });
 }
 
-TEST_P(local_group_test, reduces_to_one_rank_and_to_a_part_for_each) {
+TEST_P(memory_group_test, reduces_to_one_rank_and_to_a_part_for_each) {
   on_ranks([this](group_ptr group, int rank) {
     for (std::int64_t count :
          {std::int64_t{3}, std::int64_t{5003}, chunk / 4}) {
@@ -208,7 +222,8 @@ TEST_P(local_group_test, reduces_to_one_rank_and_to_a_part_for_each) {
   });
 }
 
-TEST_P(local_group_test, keeps_the_strides_of_tensors_that_are_not_contiguous) {
+TEST_P(memory_group_test,
+       keeps_the_strides_of_tensors_that_are_not_contiguous) {
   on_ranks([this](group_ptr group, int rank) {
     auto whole = at::full({40, 50}, rank + 1.0);
     tensors x{whole.t().narrow(0, 3, 20)};
@@ -220,7 +235,7 @@ TEST_P(local_group_test, keeps_the_strides_of_tensors_that_are_not_contiguous) {
   });
 }
 
-TEST_P(local_group_test, adds_sparse_tensors) {
+TEST_P(memory_group_test, adds_sparse_tensors) {
   on_ranks([this](group_ptr group, int rank) {
     auto sparse = [](int r) { // Rank 0 has no entries.
       auto rows = at::arange(r, at::kLong).unsqueeze(0) * 2;
@@ -236,7 +251,7 @@ TEST_P(local_group_test, adds_sparse_tensors) {
   });
 }
 
-TEST_P(local_group_test, runs_many_collectives_in_the_order_of_the_calls) {
+TEST_P(memory_group_test, runs_many_collectives_in_the_order_of_the_calls) {
   on_ranks([this](group_ptr group, int rank) {
     std::vector<tensors> values;
     std::vector<c10::intrusive_ptr<c10d::Work>> works;
@@ -257,14 +272,16 @@ TEST_P(local_group_test, runs_many_collectives_in_the_order_of_the_calls) {
   });
 }
 
-std::string name_of(const testing::TestParamInfo<std::tuple<int, bool>>& info) {
+std::string
+name_of(const testing::TestParamInfo<std::tuple<int, bool, bool>>& info) {
   return std::to_string(std::get<0>(info.param))
-         + (std::get<1>(info.param) ? "_processes" : "_threads");
+         + (std::get<1>(info.param) ? "_processes" : "_threads")
+         + (std::get<2>(info.param) ? "_on_two_hosts" : "");
 }
 
-INSTANTIATE_TEST_SUITE_P(ranks, local_group_test,
+INSTANTIATE_TEST_SUITE_P(ranks, memory_group_test,
                          testing::Combine(testing::Values(2, 3, 4),
-                                          testing::Bool()),
+                                          testing::Bool(), testing::Bool()),
                          name_of);
 
 TEST(local_group_dtype_test, carries_complex_numbers_and_nan) {
@@ -285,23 +302,24 @@ TEST(local_group_dtype_test, carries_complex_numbers_and_nan) {
 }
 
 TEST(local_group_dtype_test, averages_integers_whose_sum_does_not_fit) {
-  run(
-    2,
-    [](group_ptr group, int) {
-      auto expect = [&](at::ScalarType type, std::int64_t value) {
-        tensors x{at::full({3000}, value, type)};
-        c10d::AllreduceOptions mean;
-        mean.reduceOp = c10d::ReduceOp::AVG;
-        group->allreduce(x, mean)->wait();
-        expect_bits(x[0], at::full({3000}, value, type), toString(type));
-      };
-      expect(at::kChar, 100);
-      expect(at::kChar, -128);
-      expect(at::kByte, 250);
-      expect(at::kShort, -30'000);
-      expect(at::kInt, 2'000'000'000);
-    },
-    false);
+  for (auto two_hosts : {false, true})
+    run(
+      2,
+      [](group_ptr group, int) {
+        auto expect = [&](at::ScalarType type, std::int64_t value) {
+          tensors x{at::full({3000}, value, type)};
+          c10d::AllreduceOptions mean;
+          mean.reduceOp = c10d::ReduceOp::AVG;
+          group->allreduce(x, mean)->wait();
+          expect_bits(x[0], at::full({3000}, value, type), toString(type));
+        };
+        expect(at::kChar, 100);
+        expect(at::kChar, -128);
+        expect(at::kByte, 250);
+        expect(at::kShort, -30'000);
+        expect(at::kInt, 2'000'000'000);
+      },
+      false, two_hosts);
 }
 
 TEST(local_group_dtype_test, sends_the_numbers_of_views_not_their_memory) {

@@ -50,9 +50,9 @@ protected:
       {
         auto plane = make_group(context, {.backend = kind, .timeout = 60s});
         check(link->has_abort(), "no listener for aborts");
-        context.data_plane() = plane;
+        rank_access{context}.data_plane() = plane;
         body(context, *plane, *link);
-        context.data_plane().reset();
+        rank_access{context}.data_plane().reset();
         check(link->activity()->left_group.load() == 0, "it left too early");
       }
       check(link->activity()->left_group.load() == 1, "no one sees it leave");
@@ -81,6 +81,29 @@ TEST_F(make_group_test, ranks_of_one_host_share_memory) {
     on_ranks(backend::automatic, true,
              [](auto&, auto& plane, auto&) { expect_sum(plane, "local"); }),
     no_failures);
+}
+
+TEST_F(make_group_test, a_hierarchical_group_serves_one_host) {
+  EXPECT_EQ(on_ranks(backend::hierarchical, true,
+                     [](auto&, auto& plane, auto&) {
+                       expect_sum(plane, "hierarchical");
+                     }),
+            no_failures);
+}
+
+TEST_F(make_group_test, hosts_with_one_rank_each_need_no_segment) {
+  auto failures = test::run_threads(2, [&](int rank) {
+    auto x = facts(rank, 2, false);
+    x.local_rank = 0;
+    x.local_world_size = 1;
+    x.host_address = "127.0.0.1";
+    auto link = std::make_shared<test::memory_link>(store_);
+    train_context context{x, link, std::nullopt};
+    auto plane =
+      make_group(context, {.backend = backend::hierarchical, .timeout = 60s});
+    expect_sum(*plane, "hierarchical");
+  });
+  EXPECT_EQ(failures, no_failures);
 }
 
 TEST_F(make_group_test, ranks_without_a_segment_talk_through_gloo) {
@@ -383,6 +406,16 @@ error refusal(test::memory_store& store, rank_facts facts,
     return e.reason();
   }
   return {};
+}
+
+TEST_F(make_group_test, a_hierarchical_group_of_hosts_needs_their_addresses) {
+  auto x = facts(0, 2, false);
+  x.local_world_size = 1;
+  auto reason = refusal(store_, x, {.backend = backend::hierarchical});
+  EXPECT_EQ(reason.code, ec::unsupported) << reason.message;
+  x.host_address = "h1";
+  reason = refusal(store_, x, {.backend = backend::hierarchical});
+  EXPECT_EQ(reason.code, ec::invalid_config) << reason.message;
 }
 
 TEST_F(make_group_test, nccl_without_a_gpu_is_refused) {

@@ -1,0 +1,79 @@
+// What the DRIVER tells those that follow the run: actors that its caller or
+// another process has named, and callbacks about states of the run.
+
+#include "troupe/actors/compat/messaging.hpp"
+#include "troupe/actors/driver.hpp"
+#include "troupe/actors/protocol/error_code.hpp"
+
+namespace troupe::internal {
+
+run_context driver_state::context_at(std::uint64_t attempt) const {
+  auto run = args.context;
+  run.attempt = attempt;
+  run.world_size = args.world_size;
+  return run;
+}
+
+caf::result<run_status> driver_state::follow_from_now(run_observer_actor who) {
+  if (!who)
+    return to_caf(error{ec::invalid_argument, "no actor to follow the run"});
+  auto is_known = std::ranges::any_of(
+    followers, [&](const follower& x) { return x.actor == who; });
+  if (is_known)
+    return status();
+  monitor(self, who, [this](const caf::down_msg& x) { lost(x); });
+  tell(followers.emplace_back(follower{std::move(who)}),
+       before_run{context_at(machine->attempt())});
+  return status();
+}
+
+void driver_state::announce(const callback_event& x) {
+  tell_followers(x);
+  if (!args.callbacks)
+    return;
+  auto ask = [this](const auto& message) {
+    request(self, args.callbacks, caf::infinite, message)
+      .then([this](const callback_done& done) { heard(done); },
+            [](caf::error&) {}); // `callbacks_lost` says it.
+  };
+  std::visit(ask, x);
+}
+
+void driver_state::tell_followers(const callback_event& x) {
+  for (auto& who : followers)
+    tell(who, x);
+}
+
+void driver_state::tell(follower& x, const callback_event& what) {
+  auto is_last = std::holds_alternative<after_run>(what);
+  if (x.unanswered >= max_unanswered
+      && std::holds_alternative<after_report>(what))
+    return;
+  if (x.actor.node() != self->system().node()
+      && size_above(longest_message, what))
+    return;
+  ++x.unanswered;
+  last_calls += is_last;
+  auto answered = [this, who = x.actor.address(), is_last] {
+    for (auto& known : followers)
+      if (known.actor.address() == who)
+        --known.unanswered;
+    last_calls -= is_last;
+    if (is_last)
+      take_next_step();
+  };
+  auto ask = [&](const auto& message) {
+    auto limit = is_last ? caf::timespan{followers_limit} : caf::infinite;
+    request(self, x.actor, limit, message)
+      .then(
+        [this, answered](const callback_done& done) {
+          if (done.order)
+            obey(*done.order);
+          answered();
+        },
+        [answered](caf::error&) { answered(); });
+  };
+  std::visit(ask, what);
+}
+
+} // namespace troupe::internal

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <caf/result.hpp>
+#include <caf/typed_actor.hpp>
+
+#include "troupe/actors/protocol/callback_messages.hpp"
+#include "troupe/runtime/values/run_control.hpp"
+#include "troupe/runtime/values/run_status.hpp"
+
+// What anyone may ask of a run under way: run_control.hpp has the rest.
+
+namespace troupe {
+
+/// Asks how the run is.
+struct get_status {};
+
+template <class Inspector>
+bool inspect(Inspector& f, get_status& x) {
+  return f.object(x).fields();
+}
+
+/// Lets an actor, which travels with it, follow the run.
+struct follow_run {};
+
+template <class Inspector>
+bool inspect(Inspector& f, follow_run& x) {
+  return f.object(x).fields();
+}
+
+/// A run under way, for actors of this process and others. A run that is over
+/// answers nothing: requests fail with `caf::sec::request_receiver_down`.
+using run_control_actor = caf::typed_actor<
+  // Ends the run in one of three ways.
+  caf::result<void>(complete_run), caf::result<void>(preempt_run),
+  caf::result<void>(stop_run),
+  // Changes how many events may wait for callbacks.
+  caf::result<void>(resize_callback_queue),
+  // Answers at once from memory.
+  caf::result<run_status>(get_status),
+  // From now on the actor gets what callbacks get, first `before_run`. The run
+  // does not wait for its answers: while 64 are open, it gets no reports, so
+  // their indices may have gaps. It obeys an order in an answer.
+  caf::result<run_status>(follow_run, run_observer_actor)>;
+
+} // namespace troupe

@@ -1,0 +1,175 @@
+// What the WORKER GROUP does as the agents of other hosts come and go.
+
+#include <algorithm>
+#include <type_traits>
+#include <utility>
+
+#include "troupe/actors/compat/messaging.hpp"
+#include "troupe/actors/protocol/error_code.hpp"
+#include "troupe/actors/worker_group.hpp"
+#include "troupe/runtime/text.hpp"
+
+namespace troupe::internal {
+
+// -- who has an agent
+
+std::size_t worker_group_state::agents_here() const {
+  return static_cast<std::size_t>(
+    std::ranges::count_if(args.hosts, [](const group_host& x) {
+      return static_cast<bool>(x.agent);
+    }));
+}
+
+void worker_group_state::note_agents() {
+  agents->clear();
+  for (auto& host : args.hosts)
+    if (host.agent)
+      agents->push_back(host.agent);
+}
+
+// -- an agent comes
+
+caf::result<host_accepted>
+worker_group_state::welcome(agent_hello& x,
+                            const caf::strong_actor_ptr& agent) {
+  if (!args.roster || leaving)
+    return to_caf({ec::stopped, "the run takes no more hosts"});
+  if (!agent)
+    return to_caf({ec::protocol, "the agent has ended"});
+  auto current = token();
+  if (args.token && current == 0)
+    return to_caf({ec::conflict, "an attempt begins: ask again"});
+  host_decisions decisions;
+  auto seat = args.roster->admit(x.facts, self->clock().now(), decisions);
+  if (!seat) {
+    follow(decisions);
+    if (seat.error().code != ec::conflict) // It asks again, and again.
+      note(concat("the agent of ", x.facts.host,
+                  " was refused: ", seat.error().message));
+    return to_caf(seat.error());
+  }
+  auto& host = args.hosts[*seat];
+  host.agent = caf::actor_cast<host_agent_actor>(agent);
+  host.incarnation = x.facts.incarnation;
+  host.address = x.facts.address;
+  // The last host calls the first one in a ring of hosts.
+  if (*seat + 1 == args.hosts.size())
+    args.hosts.front().address = x.facts.driver_address;
+  note_agents();
+  monitor(self, host.agent,
+          [this](const caf::down_msg& down) { agent_lost(down); });
+  return host_accepted{static_cast<std::uint32_t>(*seat), args.plan.run_path,
+                       current};
+}
+
+caf::result<void> worker_group_state::take_in(const host_checked& x) {
+  auto now = self->clock().now();
+  auto decisions =
+    args.roster
+      ? args.roster->checked(x.node_rank, x.incarnation, x.problem, now)
+      : std::nullopt;
+  if (!decisions)
+    return to_caf({ec::stopped, "another agent has the place of this one"});
+  auto& name = args.roster->name(x.node_rank);
+  if (!x.problem) {
+    note(concat("host ", name, " has joined"));
+    if (args.launches.arrived)
+      args.launches.arrived(args.roster->launch_of(x.node_rank));
+  } else {
+    note(
+      concat("the agent of ", name, " cannot have ranks: ", x.problem.message));
+    args.hosts[x.node_rank].agent = nullptr;
+    note_agents();
+  }
+  follow(*decisions);
+  return caf::unit;
+}
+
+// -- an agent goes
+
+void worker_group_state::host_lost(std::size_t host, const caf::error& reason) {
+  auto& lost = args.hosts[host];
+  auto why = concat("host ", args.roster->name(host),
+                    " is lost: the connection to its agent ended");
+  if (reason != caf::exit_reason::remote_link_unreachable)
+    why += " (" + text_of(reason) + ')';
+  auto decisions =
+    args.roster->gone(host, lost.incarnation, why, self->clock().now());
+  lost.agent = nullptr;
+  note_agents();
+  lose_ranks_of(lost, why);
+  follow(decisions);
+}
+
+// -- an attempt waits for hosts
+
+void worker_group_state::watch_hosts() {
+  if (!gathering)
+    return;
+  self->run_delayed(args.roster->next_check(),
+                    [this, number = gathering->attempt] {
+                      if (!gathering || gathering->attempt != number)
+                        return;
+                      follow(args.roster->check(self->clock().now()));
+                      watch_hosts();
+                    });
+}
+
+// -- agents are launched
+
+void worker_group_state::note_launcher(const launcher_ended& x) {
+  auto host = args.roster ? args.roster->host_of(x.launch) : std::nullopt;
+  if (!host)
+    return;
+  if (!args.roster->is_ready(*host) && !leaving)
+    note(concat("host ", args.roster->name(*host), ": ", x.words));
+  follow(args.roster->launcher_ended(x.launch, x.words, x.may_help,
+                                     self->clock().now()));
+}
+
+// -- what was decided
+
+void worker_group_state::follow(const host_decisions& decisions) {
+  for (auto& decision : decisions) {
+    auto act = [this](const auto& x) {
+      using type = std::decay_t<decltype(x)>;
+      if constexpr (std::is_same_v<type, launch_agent>)
+        args.launches.begin(x.host, x.launch);
+      else if constexpr (std::is_same_v<type, end_launcher>)
+        args.launches.end(x.launch);
+      else if constexpr (std::is_same_v<type, fence_agent>)
+        drop_agent(x);
+      else if constexpr (std::is_same_v<type, host_given_up>)
+        note(concat("host ", args.roster->name(x.host),
+                    " gets no other agent: ", x.cause));
+      else if constexpr (std::is_same_v<type, too_few_hosts>)
+        give_up_gathering(x);
+      else if constexpr (std::is_same_v<type, start_with_hosts>)
+        // An attempt that was stopped meanwhile needs no hosts.
+        if (gathering)
+          begin(*std::exchange(gathering, std::nullopt));
+    };
+    std::visit(act, decision);
+  }
+}
+
+void worker_group_state::drop_agent(const fence_agent& x) {
+  auto& host = args.hosts[x.host];
+  if (!host.agent || host.incarnation != x.incarnation)
+    return; // It is gone.
+  caf::anon_send_exit(host.agent, caf::exit_reason::user_shutdown);
+  host.agent = nullptr;
+  note_agents();
+}
+
+void worker_group_state::give_up_gathering(const too_few_hosts& x) {
+  if (!gathering)
+    return;
+  attempt_failed failed{gathering->attempt};
+  failed.reason = x.reason;
+  failed.is_final = true;
+  gathering.reset();
+  send(self, driver, std::move(failed));
+}
+
+} // namespace troupe::internal

@@ -1,0 +1,212 @@
+#include "troupe/callbacks/report_page/comparison.hpp"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <map>
+#include <string_view>
+#include <utility>
+
+#include "troupe/callbacks/report_page/chart_data.hpp"
+#include "troupe/callbacks/report_page/digest_reader.hpp"
+#include "troupe/callbacks/report_page/html_page.hpp"
+#include "troupe/callbacks/report_page/page_data.hpp"
+#include "troupe/callbacks/report_page/page_text.hpp"
+#include "troupe/callbacks/status_text.hpp"
+#include "troupe/runtime/storage/json.hpp"
+#include "troupe/runtime/text.hpp"
+
+namespace troupe::internal {
+
+namespace {
+
+using json::object_writer;
+
+/// Most names in the title.
+constexpr std::size_t max_title_names = 4;
+
+/// What runs may differ in; times and process ids always do.
+constexpr std::array<std::string_view, 5> compared_labels{
+  "Host", "User", "Program", "Troupe", "Compiler"};
+
+// Runs of two storage folders may have one name.
+void label_runs(std::vector<comparison::run>& runs) {
+  std::map<std::string, std::size_t> count;
+  for (auto& x : runs)
+    ++count[x.path.filename().string()];
+  for (auto& x : runs) {
+    auto name = x.path.filename().string();
+    x.label = count[name] == 1 ? name : x.path.string();
+  }
+}
+
+/// Settings by name, in the order in which names appear first.
+class setting_table {
+public:
+  explicit setting_table(std::size_t runs) : runs_(runs) {}
+
+  void add(std::size_t run, const std::string& name, const std::string& value) {
+    auto [i, is_new] = places_.emplace(name, rows_.size());
+    if (is_new)
+      rows_.push_back(
+        {name, std::vector<std::optional<std::string>>(runs_), false});
+    rows_[i->second].values[run] = value;
+  }
+
+  std::vector<comparison::setting> take() && {
+    for (auto& row : rows_)
+      row.differs = std::ranges::any_of(
+        row.values, [&](auto& x) { return x != row.values.front(); });
+    return std::move(rows_);
+  }
+
+private:
+  std::size_t runs_;
+  std::map<std::string, std::size_t> places_;
+  std::vector<comparison::setting> rows_;
+};
+
+expected<comparison::run> read_compared(const fs::path& path) {
+  comparison::run result;
+  result.path = path;
+  result.facts = read_main_facts(path);
+  auto journal = digest_reader::open(path);
+  if (!journal && journal.error().code == ec::invalid_argument)
+    return tl::unexpected{journal.error()};
+  auto is_read = journal.and_then([&](digest_reader& x) {
+    auto whole = x.read();
+    result.digest = x.digest();
+    return whole;
+  });
+  if (!is_read)
+    result.facts.complaints.push_back(is_read.error().message);
+  return result;
+}
+
+void append_compared_run(std::string& out, const comparison::run& x) {
+  object_writer to{out};
+  auto& digest = x.digest;
+  append_name(to.begin("name"), x.label);
+  append_text(to.begin("path"), x.path.string());
+  append_text(to.begin("status"), status_of(x.facts, digest));
+  append_text(to.begin("error"), error_of(x.facts, digest));
+  to.field("reports", digest.reports).field("world", digest.world_size);
+  to.field("attempts", digest.attempts.size());
+  to.field("checkpoints", digest.checkpoints.size());
+  if (digest.first_time) {
+    std::chrono::duration<double, std::milli> begin =
+      digest.first_time->time_since_epoch();
+    append_number(to.begin("begin"), std::round(begin.count()), 15);
+    append_seconds(to.begin("seconds"), digest.seconds_at(digest.last_time));
+  }
+  if (auto best = best_of(x)) {
+    auto& text = to.begin("best");
+    append_name(text += '[', best->metric);
+    text += best->is_highest ? ",\"max\"," : ",\"min\",";
+    append_number(text, best->value, 6);
+    text += ']';
+  }
+  to.end();
+}
+
+void append_settings(object_writer& out, std::string_view name,
+                     const std::vector<comparison::setting>& all) {
+  out.array_field(
+    name, all,
+    [](std::string& to, auto& x) {
+      append_name(to += '[', x.name);
+      to += ",[";
+      for (std::size_t i = 0; i < x.values.size(); ++i) {
+        if (i > 0)
+          to += ',';
+        if (x.values[i])
+          append_text(to, *x.values[i]);
+        else
+          to += "null";
+      }
+      to += x.differs ? "],true]" : "],false]";
+    },
+    ",\n");
+}
+
+std::string title_of(const comparison& x) {
+  std::string result;
+  for (std::size_t i = 0; i < x.runs.size() && i < max_title_names; ++i)
+    result += (i > 0 ? ", " : "") + x.runs[i].label;
+  if (x.runs.size() > max_title_names)
+    result += concat(" and ", x.runs.size() - max_title_names, " more");
+  return result;
+}
+
+} // namespace
+
+std::optional<best_value> best_of(const comparison::run& x) {
+  if (!x.facts.state)
+    return std::nullopt;
+  auto& rule = x.facts.state->retention;
+  auto found = x.digest.reported.find(rule.checkpoint_score_attribute);
+  if (found == x.digest.reported.end())
+    return std::nullopt;
+  auto is_highest = rule.checkpoint_score_order == score_order::max;
+  auto& total = found->second.total();
+  auto value = is_highest ? total.max : total.min;
+  if (!std::isfinite(value))
+    return std::nullopt;
+  return best_value{found->first, is_highest, value};
+}
+
+expected<comparison> compare_runs(std::span<const fs::path> paths) {
+  comparison result;
+  for (auto& path : paths) {
+    TROUPE_TRY(auto run, read_compared(path));
+    result.runs.push_back(std::move(run));
+  }
+  label_runs(result.runs);
+  setting_table config{paths.size()}, environment{paths.size()};
+  for (std::size_t i = 0; i < result.runs.size(); ++i) {
+    auto& run = result.runs[i];
+    for (auto& [name, value] : run.facts.config)
+      config.add(i, name, value);
+    for (auto& [name, value] : run.digest.params)
+      config.add(i, name, value);
+    for (auto& [name, value] : run.facts.environment)
+      if (std::ranges::count(compared_labels, name) > 0)
+        environment.add(i, name, value);
+  }
+  result.config = std::move(config).take();
+  result.environment = std::move(environment).take();
+  return result;
+}
+
+std::string comparison_data(const comparison& x) {
+  std::string result;
+  object_writer out{result, ",\n"};
+  append_text(out.begin("name"), title_of(x));
+  out.array_field("runs", x.runs, append_compared_run, ",\n");
+  std::vector<labeled_digest> all;
+  for (auto& run : x.runs)
+    all.push_back({run.label, &run.digest});
+  auto left_out = append_compared_charts(out, all);
+  std::vector<std::string> complaints;
+  for (auto& run : x.runs)
+    for (auto& one : complaints_of(run.facts, run.digest))
+      complaints.push_back(run.label + ": " + one);
+  if (left_out > 0)
+    complaints.push_back(concat("There are more metrics than this page draws: ",
+                                counted(left_out, "name"), " left out."));
+  out.array_field("complaints", complaints, append_text);
+  append_settings(out, "config", x.config);
+  append_settings(out, "environment", x.environment);
+  out.end();
+  return result;
+}
+
+std::string comparison_page(const comparison& x) {
+  auto title = title_of(x);
+  return to_html({title + " – compared", title,
+                  counted(x.runs.size(), "run") + ", compared",
+                  comparison_data(x), false});
+}
+
+} // namespace troupe::internal

@@ -1,0 +1,87 @@
+// Searches for the learning rate and momentum with which a line is fitted best:
+// a dozen trials, each a run of its own, the worse ones ended early. No
+// LibTorch. Start it again after Ctrl-C or `kill -9`, and it goes on.
+
+#include <cstdio>
+#include <random>
+
+#include <troupe/sweep.hpp>
+
+enum class schedule { constant, linear };
+
+struct config {
+  double lr = 0.01;
+  double momentum = 0;
+  ::schedule schedule = ::schedule::constant;
+  int epochs = 27;
+  int trials = 12; // of the sweep
+
+  TROUPE_FIELDS(lr, momentum, schedule, epochs, trials)
+};
+
+/// The line so far, and what momentum remembers.
+struct line {
+  double slope = 0, offset = 0, slope_velocity = 0, offset_velocity = 0;
+};
+
+/// Fits y = 3x - 1 to noisy points; resumes from the last checkpoint.
+void fit_line(troupe::train_context& context, const config& cfg) {
+  line x;
+  int epoch = 0;
+  if (auto& last = context.checkpoint())
+    troupe::fs::ifstream{last->path() / "line.txt"} >> epoch >> x.slope
+      >> x.offset >> x.slope_velocity >> x.offset_velocity;
+  for (; epoch < cfg.epochs && !context.stop_requested(); ++epoch) {
+    std::minstd_rand random{1};
+    std::uniform_real_distribution<double> place{-1, 1};
+    std::normal_distribution<double> noise{0, 0.1};
+    auto lr = cfg.schedule == schedule::constant
+                ? cfg.lr
+                : cfg.lr * (1 - static_cast<double>(epoch) / cfg.epochs);
+    double loss = 0;
+    for (int i = 0; i < 100; ++i) {
+      auto at = place(random);
+      auto error = x.slope * at + x.offset - (3 * at - 1 + noise(random));
+      loss += error * error / 100;
+      x.slope_velocity = cfg.momentum * x.slope_velocity - lr * error * at;
+      x.offset_velocity = cfg.momentum * x.offset_velocity - lr * error;
+      x.slope += x.slope_velocity;
+      x.offset += x.offset_velocity;
+    }
+    context.report({{"loss", loss}}, [&](troupe::staged_checkpoint& files) {
+      troupe::fs::ofstream{files.path() / "line.txt"}
+        << epoch + 1 << ' ' << x.slope << ' ' << x.offset << ' '
+        << x.slope_velocity << ' ' << x.offset_velocity << '\n';
+    });
+  }
+}
+
+int main(int argc, char** argv) {
+  troupe::init(argc, argv);
+  troupe::train_options run{.scaling = {.num_workers = 1},
+                            .run = {.name = "line",
+                                    .storage_path = "runs",
+                                    .checkpoint = {.num_to_keep = 1}}};
+  auto cfg = troupe::parse_config<config>(argc, argv, run);
+  auto outcome =
+    troupe::sweep{
+      troupe::data_parallel_trainer{fit_line, cfg, run},
+      {{"lr", troupe::log_uniform(1e-4, 1)},
+       {"momentum", troupe::uniform(0, 0.95)},
+       {"schedule", troupe::choice({"constant", "linear"})}},
+      {.metric = "loss",
+       .trials = static_cast<std::size_t>(cfg.trials),
+       .searcher = troupe::sobol_search(),
+       .halving = troupe::halving_options{.min_reports = 3, .reduction = 3}}}
+      .fit();
+  if (outcome.error)
+    return 1; // fit() has printed why
+  auto best = outcome.best();
+  if (!best) {
+    std::fprintf(stderr, "%s\n", best.error().message.c_str());
+    return 1;
+  }
+  std::printf("best of %zu trials: %s, loss %.4f with %s\n",
+              outcome.trials.size(), best->name.c_str(), *best->score,
+              to_string(best->params).c_str());
+}

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "troupe/runtime/error.hpp"
+#include "troupe/runtime/hosts/launch_environment.hpp"
+
+namespace troupe::internal {
+
+/// A host of a run, with ranks that are numbered one after the other.
+struct planned_host {
+  std::string name; ///< As its launcher knows it; the first one needs none.
+  int first_rank = 0;
+  int ranks = 0;
+
+  bool operator==(const planned_host&) const = default;
+};
+
+/// The hosts of a run whose agents the driver launches.
+struct host_plan {
+  launch_engine engine = launch_engine::none;
+
+  /// The driver's own host comes first; it has no ranks if it is not one of the
+  /// hosts that were given. Empty: all ranks are on this host.
+  std::vector<planned_host> hosts;
+
+  int ranks = 0; ///< On all hosts.
+};
+
+/// Puts *num_workers* ranks, or *workers_per_host* on each host if that is not
+/// 0, on the hosts of *found*: as evenly as possible, none with more than its
+/// slots, and the first hosts have more. If there are fewer ranks than hosts,
+/// the last hosts are not used.
+///
+/// `ec::invalid_config` if the hosts have too few slots.
+expected<host_plan> plan_hosts(const launch_environment& found, int num_workers,
+                               int workers_per_host);
+
+} // namespace troupe::internal

@@ -1,0 +1,250 @@
+#include "troupe/runtime/hosts/host_roster.hpp"
+
+#include <sched.h>
+#include <sys/statvfs.h>
+#include <sys/sysinfo.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <random>
+#include <utility>
+
+#include "troupe/runtime/process/cpu_plan.hpp"
+#include "troupe/runtime/process/function_address.hpp"
+#include "troupe/runtime/text.hpp"
+
+namespace troupe::internal {
+
+namespace {
+
+std::vector<host_states::host> unnamed_hosts(std::size_t count) {
+  std::vector<host_states::host> result;
+  for (std::size_t i = 0; i < count; ++i)
+    result.push_back({concat("host ", i), false});
+  return result;
+}
+
+std::vector<host_states::host>
+launched_hosts(const std::vector<std::string>& names) {
+  auto result = unnamed_hosts(1);
+  for (auto& name : names)
+    result.push_back({name, true});
+  return result;
+}
+
+/// Why a program like *x* cannot have ranks of the run of *own*.
+error unfitness(const agent_facts& x, const agent_facts& own) {
+  auto or_none = [](const std::string& id) { return id.empty() ? "none" : id; };
+  if (x.version != own.version)
+    return {ec::invalid_config,
+            concat("it runs Troupe ", x.version, ", the driver ", own.version)};
+  if (x.build_id != own.build_id)
+    return {ec::invalid_config,
+            concat("its program has build id ", or_none(x.build_id),
+                   ", the driver's has ", or_none(own.build_id),
+                   ": start every host from the same build")};
+  return {};
+}
+
+} // namespace
+
+agent_facts own_agent_facts() {
+  agent_facts result;
+  std::random_device random;
+  result.incarnation = std::uint64_t{random()} << 32 | random();
+  char name[256] = {};
+  ::gethostname(name, sizeof(name) - 1);
+  result.host = name;
+  result.cores = static_cast<int>(available_cores().size());
+  struct sysinfo memory {};
+  if (::sysinfo(&memory) == 0)
+    result.memory = std::uint64_t{memory.totalram} * memory.mem_unit;
+  struct statvfs shared {};
+  if (::statvfs("/dev/shm", &shared) == 0)
+    result.shared_memory = std::uint64_t{shared.f_blocks} * shared.f_frsize;
+  result.build_id = program_build_id();
+  result.version = TROUPE_VERSION;
+  result.clock_ms = std::chrono::duration_cast<std::chrono::milliseconds>(
+                      std::chrono::system_clock::now().time_since_epoch())
+                      .count();
+  result.pid = ::getpid();
+  return result;
+}
+
+host_roster::host_roster(const std::vector<host_states::host>& hosts,
+                         agent_facts own, host_limits limits,
+                         std::string addresses,
+                         host_states::random_function random, bool launches)
+  : own_(std::move(own)), launches_(launches), addresses_(std::move(addresses)),
+    states_(hosts, limits, addresses_, std::move(random)) {
+  for (auto& host : hosts)
+    seats_.emplace_back().name = host.name;
+  sit_down(0, own_);
+  seats_[0].is_ready = true;
+  (void) states_.on_hello(0, own_.incarnation, time_point{});
+}
+
+host_roster::host_roster(std::size_t hosts, agent_facts own, host_limits limits,
+                         std::string addresses)
+  : host_roster(
+    unnamed_hosts(hosts), std::move(own), limits, std::move(addresses),
+    [] { return 0.0; }, false) {}
+
+host_roster::host_roster(const std::vector<std::string>& launched,
+                         agent_facts own, host_limits limits,
+                         std::string addresses,
+                         host_states::random_function random)
+  : host_roster(launched_hosts(launched), std::move(own), limits,
+                std::move(addresses), std::move(random), true) {}
+
+void host_roster::sit_down(std::size_t seat, const agent_facts& x) {
+  auto& mine = seats_[seat];
+  // A host that is launched has the name that it was given with.
+  if ((!launches_ || seat == 0) && !x.host.empty())
+    mine.name = x.host;
+  mine.is_named = true;
+  mine.incarnation = x.incarnation;
+  mine.is_ready = false;
+  states_.rename(seat, mine.name);
+}
+
+std::optional<std::size_t> host_roster::free_seat(const agent_facts& x) const {
+  std::optional<std::size_t> unused;
+  std::optional<std::size_t> left;
+  for (std::size_t i = seats_.size(); i-- > 1;) {
+    auto& seat = seats_[i];
+    if (seat.incarnation == x.incarnation)
+      return i;
+    if (seat.incarnation)
+      continue;
+    if (seat.is_named && seat.name == x.host)
+      return i;
+    (seat.is_named ? left : unused) = i;
+  }
+  return unused ? unused : left;
+}
+
+error host_roster::all_taken() const {
+  std::string names;
+  for (auto& seat : seats_)
+    names += (names.empty() ? "" : ", ") + seat.name;
+  return {ec::conflict,
+          concat("all hosts of the run have their agents: ", names)};
+}
+
+host_decisions host_roster::noted(host_decisions x) {
+  for (auto& decision : x)
+    if (auto* launch = std::get_if<launch_agent>(&decision))
+      seats_[launch->host].launch = launch->launch;
+  return x;
+}
+
+std::optional<std::size_t> host_roster::host_of(std::uint64_t launch) const {
+  for (std::size_t i = 1; i < seats_.size() && launch != 0; ++i)
+    if (seats_[i].launch == launch)
+      return i;
+  return std::nullopt;
+}
+
+expected<std::size_t> host_roster::seat_for(const agent_facts& x) const {
+  if (!launches_) {
+    if (auto seat = free_seat(x))
+      return *seat;
+    return tl::unexpected{all_taken()};
+  }
+  if (x.launch == 0)
+    return failure(ec::invalid_config,
+                   "the driver launches the agents of its hosts itself");
+  auto seat = host_of(x.launch);
+  if (!seat)
+    return failure(ec::stopped, "another launch has taken its place");
+  auto& mine = seats_[*seat];
+  if (mine.incarnation && mine.incarnation != x.incarnation)
+    return failure(ec::conflict, concat(mine.name, " has its agent"));
+  return *seat;
+}
+
+expected<std::size_t> host_roster::admit(const agent_facts& x, time_point now,
+                                         host_decisions& decisions) {
+  auto seat = seat_for(x);
+  auto problem = unfitness(x, own_);
+  if (problem && seat)
+    decisions = noted(states_.on_refused(
+      *seat, concat("the agent of ", x.host, " was refused: ", problem.message),
+      now));
+  if (problem)
+    return tl::unexpected{std::move(problem)};
+  if (seat)
+    sit_down(*seat, x);
+  return seat;
+}
+
+host_decisions host_roster::launched(std::uint64_t launch, time_point now) {
+  auto host = host_of(launch);
+  return host ? noted(states_.on_launched(*host, launch, now))
+              : host_decisions{};
+}
+
+host_decisions host_roster::launcher_ended(std::uint64_t launch,
+                                           std::string words, bool may_help,
+                                           time_point now) {
+  auto host = host_of(launch);
+  if (!host)
+    return {};
+  return noted(
+    states_.on_launcher_ended(*host, launch, std::move(words), may_help, now));
+}
+
+void host_roster::attempt_started() {
+  states_.on_attempt_started(states_.usable());
+}
+
+std::optional<host_decisions> host_roster::checked(std::size_t seat,
+                                                   std::uint64_t incarnation,
+                                                   const error& problem,
+                                                   time_point now) {
+  if (seat >= seats_.size() || seats_[seat].incarnation != incarnation)
+    return std::nullopt;
+  if (!problem) {
+    seats_[seat].is_ready = true;
+    return noted(states_.on_hello(seat, incarnation, now));
+  }
+  seats_[seat].incarnation.reset();
+  return noted(states_.on_refused(seat, problem.message, now));
+}
+
+host_decisions host_roster::gone(std::size_t seat, std::uint64_t incarnation,
+                                 std::string cause, time_point now) {
+  auto& mine = seats_[seat];
+  if (mine.incarnation != incarnation)
+    return {};
+  mine.incarnation.reset();
+  if (!std::exchange(mine.is_ready, false))
+    return {};
+  return noted(states_.on_gone(seat, incarnation, std::move(cause), now));
+}
+
+std::string host_roster::waiting_text() const {
+  std::string names;
+  for (auto& seat : seats_)
+    if (!seat.is_ready)
+      names += (names.empty() ? "" : ", ") + seat.name;
+  return concat("waiting for the agents of ", names, " at ", addresses_);
+}
+
+host_decisions host_roster::gather(time_point now) {
+  auto result = check(now); // Nothing waits yet, but launches may be due.
+  for (auto& x : noted(states_.gather(now)))
+    result.push_back(std::move(x));
+  return result;
+}
+
+host_decisions host_roster::check(time_point now) {
+  // A connection that broke shows by itself.
+  for (std::size_t i = 0; i < seats_.size(); ++i)
+    if (seats_[i].is_ready)
+      (void) states_.on_tick(i, *seats_[i].incarnation, now);
+  return noted(states_.check(now));
+}
+
+} // namespace troupe::internal

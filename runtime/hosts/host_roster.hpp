@@ -1,0 +1,116 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "troupe/runtime/error.hpp"
+#include "troupe/runtime/hosts/agent_facts.hpp"
+#include "troupe/runtime/hosts/host_states.hpp"
+
+namespace troupe::internal {
+
+/// Which agent has which host of a run: who is admitted, whether all are here,
+/// who is missing, and whom to launch. Host 0 is the driver's own and always
+/// here.
+///
+/// An agent says hello and gets a seat; it counts once it has checked that it
+/// can work there. One that is gone leaves its seat to another: if agents come
+/// by themselves, first of all to one of the same host name, otherwise to the
+/// next one that is launched there.
+class host_roster {
+public:
+  using time_point = host_states::time_point;
+
+  /// *own* is the driver's program and host; *addresses* is where agents
+  /// connect, for messages.
+  host_roster(std::size_t hosts, agent_facts own, host_limits limits,
+              std::string addresses);
+
+  /// The same for agents that are launched on the hosts *launched*, those of
+  /// the run after the driver's own.
+  host_roster(const std::vector<std::string>& launched, agent_facts own,
+              host_limits limits, std::string addresses,
+              host_states::random_function random);
+
+  /// The seat of the agent *x*. `ec::invalid_config` if it can never have one,
+  /// `ec::conflict` if all are taken, `ec::stopped` if another launch has
+  /// replaced its own. What follows from a refusal is added to *decisions*.
+  expected<std::size_t> admit(const agent_facts& x, time_point now,
+                              host_decisions& decisions);
+
+  /// The agent in *seat* has checked its host, which has *problem* or none.
+  /// Nothing if another agent has the seat by now.
+  std::optional<host_decisions> checked(std::size_t seat,
+                                        std::uint64_t incarnation,
+                                        const error& problem, time_point now);
+
+  /// The agent *incarnation* in *seat* is gone.
+  host_decisions gone(std::size_t seat, std::uint64_t incarnation,
+                      std::string cause, time_point now);
+
+  /// The launcher *launch* has passed the ticket on.
+  host_decisions launched(std::uint64_t launch, time_point now);
+
+  /// The host that *launch* was for, unless another one has replaced it.
+  std::optional<std::size_t> host_of(std::uint64_t launch) const;
+
+  /// The launcher *launch* ended; see `host_states::on_launcher_ended`.
+  host_decisions launcher_ended(std::uint64_t launch, std::string words,
+                                bool may_help, time_point now);
+
+  /// An attempt runs on all hosts; is over; has made progress.
+  void attempt_started();
+  void attempt_ended() { states_.on_attempt_ended(); }
+  void progressed() noexcept { states_.on_progress(); }
+
+  /// An attempt is to start: `start_with_hosts` once all are here, or
+  /// `too_few_hosts` after the join limit.
+  host_decisions gather(time_point now);
+
+  /// To be called each `next_check` while an attempt waits.
+  host_decisions check(time_point now);
+  host_limits::duration next_check() const { return states_.next_check(); }
+
+  /// Which hosts an attempt waits for, and where their agents connect.
+  std::string waiting_text() const;
+
+  /// As people know it: "h2", or "host 1" before any agent has come.
+  const std::string& name(std::size_t seat) const { return seats_[seat].name; }
+
+  /// The latest launch of its agent; 0: there was none.
+  std::uint64_t launch_of(std::size_t seat) const {
+    return seats_[seat].launch;
+  }
+
+  bool is_ready(std::size_t seat) const { return seats_[seat].is_ready; }
+
+private:
+  struct seat_record {
+    std::string name;
+    bool is_named = false; ///< By an agent.
+    std::optional<std::uint64_t> incarnation;
+    bool is_ready = false;
+    std::uint64_t launch = 0;
+  };
+
+  host_roster(const std::vector<host_states::host>& hosts, agent_facts own,
+              host_limits limits, std::string addresses,
+              host_states::random_function random, bool launches);
+
+  host_decisions noted(host_decisions x);
+  expected<std::size_t> seat_for(const agent_facts& x) const;
+  std::optional<std::size_t> free_seat(const agent_facts& x) const;
+  void sit_down(std::size_t seat, const agent_facts& x);
+  error all_taken() const;
+
+  agent_facts own_;
+  bool launches_; ///< Agents are launched, and do not come by themselves.
+  std::string addresses_;
+  std::vector<seat_record> seats_;
+  host_states states_;
+};
+
+} // namespace troupe::internal

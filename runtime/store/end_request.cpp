@@ -1,0 +1,55 @@
+#include "troupe/runtime/store/end_request.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <string>
+
+#include "troupe/runtime/storage/durable_file.hpp"
+#include "troupe/runtime/text.hpp"
+
+namespace troupe::internal {
+
+namespace {
+
+constexpr std::size_t max_request_bytes = 4096;
+
+// "stop" or "preempt", then whom it is for.
+std::optional<end_request> from_text(const std::string& text) {
+  auto end = text.find('\n');
+  auto word = text.substr(0, end);
+  auto driver =
+    end == text.npos ? std::nullopt : process_from_line(text.substr(end + 1));
+  if (!driver || (word != "stop" && word != "preempt"))
+    return std::nullopt;
+  return end_request{std::move(*driver), word == "preempt"};
+}
+
+} // namespace
+
+expected<void> send_end_request(const held_folder& run, const end_request& x) {
+  return run.replace_file(
+    end_request_file,
+    concat(x.preempt ? "preempt" : "stop", '\n', to_line(x.driver)));
+}
+
+expected<std::optional<end_request>>
+take_end_request(const held_folder& run, const process_identity& me) {
+  std::optional<end_request> none;
+  TROUPE_TRY(auto found, run.look_up_link(end_request_file));
+  if (!found.is_file())
+    return none;
+  TROUPE_TRY(auto file, run.open_file(end_request_file, O_RDONLY, "open"));
+  struct stat own {
+  }, its{};
+  if (::fstat(run.descriptor().get(), &own) != 0
+      || ::fstat(file.get(), &its) != 0 || own.st_uid != its.st_uid)
+    return none;
+  TROUPE_TRY(auto text, read_open_file(file, run.path() / end_request_file,
+                                       max_request_bytes));
+  TROUPE_TRY_VOID(run.remove_file(end_request_file));
+  auto request = from_text(text);
+  return request && request->driver == me ? request : none;
+}
+
+} // namespace troupe::internal

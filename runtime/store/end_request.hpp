@@ -1,0 +1,29 @@
+#pragma once
+
+#include <optional>
+
+#include "troupe/runtime/error.hpp"
+#include "troupe/runtime/process/processes.hpp"
+#include "troupe/runtime/storage/held_folder.hpp"
+
+namespace troupe::internal {
+
+/// Asks the driver of a run to end it: the file `end_request` in the run's
+/// folder, which no other user can write to. The driver looks once a second.
+/// It needs no socket, and so reaches drivers on other hosts, too.
+struct end_request {
+  process_identity driver; ///< Any other one drops it: it came too late.
+  bool preempt = false;    ///< With time for a last checkpoint.
+};
+
+inline constexpr const char* end_request_file = "end_request";
+
+/// Replaces an earlier request.
+expected<void> send_end_request(const held_folder& run, const end_request& x);
+
+/// Removes what was sent to the driver *me* or an earlier one, and returns the
+/// former.
+expected<std::optional<end_request>>
+take_end_request(const held_folder& run, const process_identity& me);
+
+} // namespace troupe::internal

@@ -1,0 +1,129 @@
+#include "troupe/runtime/sweep/searcher.hpp"
+
+#include <cmath>
+#include <random>
+#include <stdexcept>
+#include <vector>
+
+#include <boost/random/sobol.hpp>
+
+#include "troupe/runtime/text.hpp"
+
+namespace troupe {
+
+using namespace internal;
+
+namespace {
+
+/// A place in [0, 1) with the upper bits of *x*.
+double place_of(std::uint64_t x) {
+  return std::ldexp(static_cast<double>(x >> 11), -53);
+}
+
+/// Random bits that belong to *seed* and *index* alone.
+std::mt19937_64 generator_of(std::uint64_t seed, std::uint64_t index) {
+  auto low = [](std::uint64_t x) { return static_cast<std::uint32_t>(x); };
+  auto high = [](std::uint64_t x) {
+    return static_cast<std::uint32_t>(x >> 32);
+  };
+  std::seed_seq all{low(seed), high(seed), low(index), high(index)};
+  return std::mt19937_64{all};
+}
+
+/// A trial for each point, with the params of *space* at *places*.
+metrics params_at(const search_space& space,
+                  const std::vector<double>& places) {
+  metrics result;
+  for (std::size_t i = 0; i < space.size(); ++i)
+    result[space[i].name] = value_at(space[i].range, places[i]);
+  return result;
+}
+
+class grid_searcher final : public searcher {
+public:
+  explicit grid_searcher(int steps) : steps_(steps) {
+    if (steps < 1)
+      throw std::invalid_argument{
+        concat("grid_search: steps must be >= 1, got ", steps)};
+  }
+
+  std::string name() const override { return concat("grid, steps ", steps_); }
+
+  std::optional<metrics> ask(const search_space& space,
+                             std::size_t index) override {
+    metrics result;
+    for (auto i = space.size(); i > 0; --i) {
+      auto& param = space[i - 1];
+      auto values = grid_values(param.range, steps_);
+      result[param.name] = values[index % values.size()];
+      index /= values.size();
+    }
+    if (index > 0)
+      return std::nullopt;
+    return result;
+  }
+
+private:
+  int steps_;
+};
+
+class random_searcher final : public searcher {
+public:
+  explicit random_searcher(std::uint64_t seed) : seed_(seed) {}
+
+  std::string name() const override { return concat("random, seed ", seed_); }
+
+  std::optional<metrics> ask(const search_space& space,
+                             std::size_t index) override {
+    auto bits = generator_of(seed_, index);
+    std::vector<double> places;
+    while (places.size() < space.size())
+      places.push_back(place_of(bits()));
+    return params_at(space, places);
+  }
+
+  bool is_finite() const override { return false; }
+
+private:
+  std::uint64_t seed_;
+};
+
+class sobol_searcher final : public searcher {
+public:
+  explicit sobol_searcher(std::uint64_t seed) : seed_(seed) {}
+
+  std::string name() const override { return concat("sobol, seed ", seed_); }
+
+  std::optional<metrics> ask(const search_space& space,
+                             std::size_t index) override {
+    boost::random::sobol points{space.size()};
+    points.discard(index * space.size());
+    auto shift = generator_of(seed_, 0);
+    std::vector<double> places;
+    // A digital shift keeps the sequence as even as it is.
+    while (places.size() < space.size())
+      places.push_back(place_of(points() ^ shift()));
+    return params_at(space, places);
+  }
+
+  bool is_finite() const override { return false; }
+
+private:
+  std::uint64_t seed_;
+};
+
+} // namespace
+
+std::shared_ptr<searcher> grid_search(int steps) {
+  return std::make_shared<grid_searcher>(steps);
+}
+
+std::shared_ptr<searcher> random_search(std::uint64_t seed) {
+  return std::make_shared<random_searcher>(seed);
+}
+
+std::shared_ptr<searcher> sobol_search(std::uint64_t seed) {
+  return std::make_shared<sobol_searcher>(seed);
+}
+
+} // namespace troupe

@@ -1,0 +1,91 @@
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "troupe/runtime/config/run_config.hpp"
+#include "troupe/runtime/error.hpp"
+#include "troupe/runtime/fs.hpp"
+#include "troupe/runtime/storage/append_file.hpp"
+#include "troupe/runtime/storage/file_lock.hpp"
+#include "troupe/runtime/storage/held_folder.hpp"
+#include "troupe/runtime/sweep/halving.hpp"
+#include "troupe/runtime/sweep/trial.hpp"
+
+namespace troupe::internal {
+
+/// What makes two starts the same sweep: the content of `sweep.json`. A sweep
+/// in which no trial has begun has nothing to lose, and may become another one.
+struct sweep_description {
+  std::string name;
+  std::string id;       ///< 32 hex digits; the same after every restart.
+  std::string begun;    ///< When the first start was, UTC, ISO 8601.
+  std::string space;    ///< As `space_text`.
+  std::string searcher; ///< Its name.
+};
+
+/// What a trial was compared by, and how it came out.
+struct trial_comparison {
+  std::string metric;
+  halving::entry content;
+};
+
+/// What `sweep.jsonl` has about the starts before this one.
+struct sweep_history {
+  std::vector<trial> trials;     ///< By index; those that have not ended are
+                                 ///< `running`.
+  std::vector<std::size_t> ends; ///< Indices of trials in order of their ends.
+  std::vector<trial_comparison> comparisons;
+};
+
+/// The durable part of a sweep: the folder `<storage>/<name>` with `sweep.json`
+/// and the journal `sweep.jsonl`, beside the folders of its trials.
+///
+/// One process holds it at a time, by the file `sweep.lock`. All calls may come
+/// from any thread.
+///
+///   SS-1  A trial has its line `trial_begun` on the disk before its run has a
+///         folder: a restart gives it the same params.
+///   SS-2  A trial with a line `trial_ended` never runs again.
+class sweep_store {
+public:
+  /// Takes the sweep in *storage_path* that is called `description.name`, or
+  /// makes it. `ec::conflict` if the folder holds a run, another sweep or
+  /// something else, or if another process has the sweep; the folder then stays
+  /// as it is. `ec::corrupt` for a damaged file.
+  static expected<std::unique_ptr<sweep_store>>
+  open(const fs::path& storage_path, sweep_description description);
+
+  const fs::path& path() const noexcept { return folder_.path(); }
+  const sweep_description& description() const noexcept { return description_; }
+  const sweep_history& history() const noexcept { return history_; }
+
+  /// Durable when it returns.
+  expected<void> begin(const trial& x);
+  expected<void> end(const trial& x);
+
+  /// Survives a kill of this process, but perhaps not a power cut.
+  expected<void> compare(const trial_comparison& x);
+
+private:
+  explicit sweep_store(held_folder folder) : folder_(std::move(folder)) {}
+
+  expected<void> take_lock();
+  expected<void> refuse_others() const;
+  expected<void> describe(sweep_description x);
+  expected<void> open_journal();
+  expected<void> read_line(std::string_view line, const std::string& what);
+  expected<void> append(const std::string& line, bool is_durable);
+
+  held_folder folder_;
+  own_lock lock_;
+  sweep_description description_;
+  sweep_history history_;
+  std::mutex mutex_; // guards the journal
+  append_file journal_;
+};
+
+} // namespace troupe::internal

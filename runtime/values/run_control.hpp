@@ -1,0 +1,114 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+
+namespace troupe {
+
+// What a program may ask of a run under way. The structs are messages, too:
+// `run_control_actor` takes them. The last of several that end the run does not
+// undo the first.
+
+/// Stops the run in order: it ends as aborted.
+struct stop_run {
+  std::string reason; ///< Empty: it was asked to.
+};
+
+template <class Inspector>
+bool inspect(Inspector& f, stop_run& x) {
+  return f.object(x).fields(f.field("reason", x.reason));
+}
+
+/// Gives the ranks *grace_ms* (negative: as long as the run's config says) to
+/// leave their loops, and ends the run as preempted.
+struct preempt_run {
+  std::string reason;
+  std::int64_t grace_ms = -1;
+};
+
+template <class Inspector>
+bool inspect(Inspector& f, preempt_run& x) {
+  return f.object(x).fields(f.field("reason", x.reason),
+                            f.field("grace_ms", x.grace_ms));
+}
+
+/// The run has trained enough: it ends as finished, after the next report of
+/// its ranks, as with `run_config::stop`.
+struct complete_run {
+  std::string reason; ///< Empty: it was asked to.
+};
+
+template <class Inspector>
+bool inspect(Inspector& f, complete_run& x) {
+  return f.object(x).fields(f.field("reason", x.reason));
+}
+
+/// Changes `run_config::callback_queue`; at least one.
+struct resize_callback_queue {
+  std::uint64_t places = 64;
+};
+
+template <class Inspector>
+bool inspect(Inspector& f, resize_callback_queue& x) {
+  return f.object(x).fields(f.field("places", x.places));
+}
+
+/// One of these.
+struct run_order {
+  std::variant<complete_run, preempt_run, stop_run, resize_callback_queue> what;
+};
+
+template <class Inspector>
+bool inspect(Inspector& f, run_order& x) {
+  return f.object(x).fields(f.field("what", x.what));
+}
+
+/// Lets callbacks act on their run. Copies belong to the same run, and may be
+/// kept and used by any thread: orders to a run that is over change nothing. No
+/// call waits.
+class run_control {
+public:
+  using receiver = std::function<void(run_order)>;
+
+  /// Of no run: nothing happens.
+  run_control() = default;
+
+  explicit run_control(receiver f);
+
+  /// Ends the run as finished after the next report of its ranks, as
+  /// `train_context::request_stop` does.
+  void request_stop(std::string reason) const;
+
+  /// Ends the run as preempted: ranks have *grace* (unset: the config's) to
+  /// leave their loops with a last checkpoint.
+  void
+  preempt(std::string reason,
+          std::optional<std::chrono::milliseconds> grace = std::nullopt) const;
+
+  /// Ends the run as aborted, with time for its ranks to leave.
+  void stop(std::string reason) const;
+
+  /// Changes how many events may wait for callbacks before `report()` waits.
+  void resize_callback_queue(std::uint64_t places) const;
+
+  /// From now on orders get to *f*; empty: to no one. When this returns, no
+  /// call of the last one is under way.
+  void connect(receiver f) const;
+
+  /// Whether both belong to one run.
+  bool operator==(const run_control&) const = default;
+
+private:
+  struct shared;
+
+  void give(run_order x) const;
+
+  std::shared_ptr<shared> shared_;
+};
+
+} // namespace troupe

@@ -1,0 +1,252 @@
+// Runs that callbacks and other actors end, and what those that follow one are
+// told.
+
+#include "tests/actors/driver_fixture.hpp"
+
+namespace troupe::internal::test {
+
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+namespace {
+
+/// A callback that gives an order in the hook of the given name.
+struct ordering_callback : recorded_callback {
+  void after_report(const run_context& run, const std::vector<metrics>& values,
+                    const std::optional<checkpoint>& data) override {
+    recorded_callback::after_report(run, values, data);
+    give(run, "after_report");
+  }
+  void after_state_change(const run_context& run, run_state from,
+                          run_state to) override {
+    calls.push_back("state " + std::string{to_string(from)} + " to "
+                    + std::string{to_string(to)});
+    give(run, "state");
+  }
+  void after_group_start(const run_context& run) override {
+    calls.push_back("group_start " + std::to_string(run.attempt) + " of "
+                    + std::to_string(run.world_size));
+    give(run, "group_start");
+  }
+  void after_group_end(const run_context& run, const error& reason) override {
+    calls.push_back("group_end " + std::to_string(run.attempt) + ' '
+                    + std::string{to_string(reason.code)});
+    give(run, "group_end");
+  }
+
+  void give(const run_context& run, const std::string& hook) const {
+    if (hook == in)
+      order(run.control);
+  }
+
+  std::string in;
+  std::function<void(const run_control&)> order;
+};
+
+struct follower_log {
+  std::vector<std::string> heard;
+  std::optional<run_order> order; ///< Given with the answer to a report.
+  bool keeps_quiet = false;
+  std::vector<caf::typed_response_promise<callback_done>> open = {};
+};
+
+run_observer_actor::behavior_type
+logging_follower(run_observer_actor::pointer self,
+                 std::shared_ptr<follower_log> log) {
+  auto hear = [self, log](std::string what) -> caf::result<callback_done> {
+    log->heard.push_back(std::move(what));
+    if (!log->keeps_quiet)
+      return callback_done{};
+    log->open.push_back(self->make_response_promise<callback_done>());
+    return log->open.back();
+  };
+  return {
+    [=](const before_run& x) {
+      return hear("before_run " + std::to_string(x.run.attempt));
+    },
+    [=](const after_report& x) -> caf::result<callback_done> {
+      if (!log->order)
+        return hear("report " + std::to_string(x.index) + " of "
+                    + std::to_string(x.values.size()));
+      callback_done done;
+      done.order = std::exchange(log->order, std::nullopt);
+      return done;
+    },
+    [=](const after_exception&) { return hear("exception"); },
+    [=](const after_run& x) {
+      return hear("after_run " + std::string{to_string(x.outcome.status)});
+    },
+    [=](const state_changed& x) {
+      return hear("state " + std::string{to_string(x.to)});
+    },
+    [=](const group_started& x) {
+      return hear("group_started " + std::to_string(x.attempt));
+    },
+    [=](const group_ended& x) {
+      return hear("group_ended " + std::to_string(x.attempt));
+    },
+  };
+}
+
+} // namespace
+
+class driver_control_test : public driver_test {
+protected:
+  /// The callback orders *what* in its *hook*.
+  void order(std::string hook, std::function<void(const run_control&)> what) {
+    acting->in = std::move(hook);
+    acting->order = std::move(what);
+    second = acting;
+  }
+
+  void follow() {
+    follower = system.spawn(logging_follower, log);
+    auto answer =
+      system.ask<run_status>(run_control_actor{driver}, follow_run{}, follower);
+    ASSERT_TRUE(answer->value) << answer->failure.message;
+    EXPECT_EQ(answer->value->state, status().state);
+  }
+
+  std::shared_ptr<ordering_callback> acting =
+    std::make_shared<ordering_callback>();
+  std::shared_ptr<follower_log> log = std::make_shared<follower_log>();
+  run_observer_actor follower;
+};
+
+TEST_F(driver_control_test, a_callback_ends_the_run_as_finished) {
+  order("after_report", [](auto& run) { run.request_stop("good enough"); });
+  run();
+  EXPECT_FALSE(report(0)->value->stop);
+  auto last = report(1);
+  ASSERT_TRUE(last->value && last->value->stop);
+  EXPECT_TRUE(last->value->stop->finishes);
+  EXPECT_EQ(last->value->stop->reason, "good enough");
+  finish();
+  EXPECT_EQ(outcome().status, run_status_kind::finished);
+  EXPECT_EQ(outcome().stop_reason, "good enough");
+}
+
+TEST_F(driver_control_test, a_callback_preempts_the_run) {
+  config.stop_grace = ms{1000};
+  order("group_start", [](auto& run) { run.preempt("the price is high"); });
+  run();
+  auto last = report(0);
+  ASSERT_TRUE(last->value && last->value->stop);
+  EXPECT_FALSE(last->value->stop->finishes);
+  EXPECT_EQ(last->value->stop->reason, "the price is high");
+  finish();
+  EXPECT_EQ(outcome().status, run_status_kind::preempted);
+}
+
+TEST_F(driver_control_test, a_callback_stops_the_run) {
+  order("after_report", [](auto& run) { run.stop("the loss is NaN"); });
+  run();
+  report(0);
+  ranks.obey(0);
+  ranks.obey(1);
+  EXPECT_EQ(outcome().status, run_status_kind::aborted);
+  EXPECT_THAT(outcome().error->message, HasSubstr("the loss is NaN"));
+}
+
+TEST_F(driver_control_test, a_stop_before_the_first_rank_starts_none) {
+  struct stopper : recorded_callback {
+    void before_run(const run_context& run) override {
+      run.control.request_stop("there is nothing to do");
+    }
+  };
+  second = std::make_shared<stopper>();
+  start();
+  EXPECT_TRUE(ranks.launcher->launched.empty());
+  EXPECT_EQ(outcome().status, run_status_kind::finished);
+  EXPECT_EQ(outcome().stop_reason, "there is nothing to do");
+}
+
+TEST_F(driver_control_test, an_order_after_the_end_changes_nothing) {
+  run();
+  finish();
+  control.stop("too late");
+  system.settle();
+  EXPECT_EQ(outcome().status, run_status_kind::finished);
+}
+
+TEST_F(driver_control_test, callbacks_see_states_and_groups_in_order) {
+  config.failure.max_failures = 1;
+  second = acting;
+  run();
+  kill();
+  ranks.attempt = 1;
+  ranks.rise_all(2);
+  finish();
+  EXPECT_THAT(
+    acting->calls,
+    ElementsAre("before_run 0", "state initializing to scheduling",
+                "state scheduling to running", "group_start 0 of 2",
+                HasSubstr("after_exception 0"), "group_end 0 rank failed",
+                "state running to restarting", "state restarting to scheduling",
+                "state scheduling to running", "group_start 1 of 2",
+                "group_end 1 none", "state running to shutting_down",
+                "state shutting_down to finished", "after_run finished"));
+}
+
+TEST_F(driver_control_test, a_callback_makes_its_queue_longer) {
+  config.callback_queue = 1;
+  run();
+  system.hold(callbacks);
+  report(0);
+  auto held_back = report(1);
+  EXPECT_TRUE(held_back->pending());
+  control.resize_callback_queue(2);
+  system.settle();
+  EXPECT_TRUE(held_back->value);
+  system.release();
+}
+
+TEST_F(driver_control_test, an_actor_follows_a_run_from_where_it_is) {
+  run();
+  report(0);
+  follow();
+  report(1);
+  finish();
+  EXPECT_EQ(outcome().status, run_status_kind::finished);
+  EXPECT_THAT(log->heard, ElementsAre("before_run 0", "report 1 of 2",
+                                      "group_ended 0", "state shutting_down",
+                                      "state finished", "after_run finished"));
+}
+
+TEST_F(driver_control_test, one_that_follows_orders_with_its_answer) {
+  run();
+  follow();
+  log->order = run_order{complete_run{"seen enough"}};
+  report(0);
+  EXPECT_EQ(report(1)->value->stop->reason, "seen enough");
+  finish();
+  EXPECT_EQ(outcome().stop_reason, "seen enough");
+}
+
+TEST_F(driver_control_test, no_report_waits_for_one_that_does_not_answer) {
+  run();
+  log->keeps_quiet = true;
+  follow();
+  for (std::uint64_t i = 0; i < 100; ++i)
+    EXPECT_TRUE(report(i)->value);
+  EXPECT_EQ(log->heard.size(), driver_state::max_unanswered);
+  finish();
+  EXPECT_EQ(log->heard.back(), "after_run finished");
+  EXPECT_FALSE(monitor->outcome());
+  system.pass(driver_state::followers_limit);
+  EXPECT_EQ(outcome().status, run_status_kind::finished);
+}
+
+TEST_F(driver_control_test, one_that_ends_is_forgotten) {
+  run();
+  follow();
+  caf::anon_send_exit(follower, caf::exit_reason::kill);
+  system.settle();
+  report(0);
+  finish();
+  EXPECT_EQ(outcome().status, run_status_kind::finished);
+  EXPECT_THAT(monitor->take_notes(), testing::IsEmpty());
+}
+
+} // namespace troupe::internal::test

@@ -1,0 +1,280 @@
+// Models trained by ranks on several hosts: the gradients between them.
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <sstream>
+
+#include <gmock/gmock.h>
+#include <torch/torch.h>
+
+#include "tests/integration/hosts/hosts_fixture.hpp"
+#include "troupe/trainers/init.hpp"
+#include "troupe/trainers/torch/collectives.hpp"
+#include "troupe/trainers/torch/data_parallel/prepare_model.hpp"
+#include "troupe/trainers/torch/groups/c10d_groups.hpp"
+#include "troupe/trainers/torch/groups/data_plane.hpp"
+#include "troupe/trainers/torch/torch_trainer.hpp"
+
+namespace troupe::internal::test {
+
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+/// What the loop does. Travels to the ranks.
+struct training_plan {
+  std::string folder;    ///< Of the test.
+  std::string gradients; ///< File for the gradients of rank 0.
+  int absent = -1; ///< The rank that stays away from the first attempt's last
+                   ///< step, in which the others wait for it.
+
+  template <class Archive>
+  void serialize(Archive& ar) {
+    ar(folder, gradients, absent);
+  }
+};
+
+/// All gradients of *model*, one after the other.
+template <class Model>
+at::Tensor gradients_of(const Model& model) {
+  std::vector<at::Tensor> all;
+  for (auto& x : model.parameters())
+    all.push_back(x.grad().flatten());
+  return at::cat(all);
+}
+
+void train(train_context& context, const training_plan& plan) {
+  auto attempt = static_cast<int>(context.attempt());
+  auto life = ::open(life_of(plan.folder, attempt, context.rank()).c_str(),
+                     O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  ::flock(life, LOCK_EX);
+  auto& facts = rank_access{context}.facts();
+  tell(
+    plan.folder,
+    concat("rank ", attempt, ' ', facts.rank, ' ', facts.node_rank, ' ',
+           facts.local_world_size, ' ', ::getpid(), ' ', parent_of(::getppid()),
+           ' ', facts.host, ' ', facts.host_address, ' ',
+           data_plane(context)->group->getDefaultBackend()->getBackendName()));
+  torch::manual_seed(7);
+  // Tensors that fit into one message and such that need several chunks.
+  auto model =
+    prepare_model(context, torch::nn::Sequential(torch::nn::Linear(64, 4000),
+                                                 torch::nn::Tanh(),
+                                                 torch::nn::Linear(4000, 64),
+                                                 torch::nn::Linear(64, 2)));
+  torch::optim::SGD optimizer{model.parameters(), 0.1};
+  torch::manual_seed(100 + static_cast<std::uint64_t>(facts.rank));
+  std::string written;
+  for (int step = 0; step < 3; ++step) {
+    if (step == 2 && attempt == 0 && facts.rank == plan.absent) {
+      tell(plan.folder, "absent");
+      for (;;)
+        ::pause();
+    }
+    model.zero_grad();
+    model.forward(torch::randn({8, 64})).square().mean().backward();
+    auto mine = gradients_of(model);
+    for (auto& other : all_gather(context, mine))
+      if (!other.equal(mine))
+        throw std::runtime_error{"gradients differ between ranks"};
+    written.append(static_cast<const char*>(mine.data_ptr()), mine.nbytes());
+    optimizer.step();
+    context.report({{"step", step}});
+  }
+  if (facts.rank == 0)
+    write_bytes(plan.gradients, written);
+}
+
+/// A rank as it introduced itself.
+struct seen_rank {
+  int node = -1;
+  int local_ranks = -1;
+  pid_t pid = -1;
+  pid_t agent = -1;
+  std::string host;
+  std::string address;
+  std::string backend;
+};
+
+} // namespace
+
+/// The driver of a test in *folder*.
+int be_driver(const std::string& folder, int workers, int agents, backend kind,
+              int absent, const std::string& gradients) {
+  torch_options options;
+  options.scaling.num_workers = workers;
+  options.scaling.agents = agents;
+  options.run.name = gradients;
+  options.run.storage_path = folder + "/storage";
+  options.run.failure.max_failures = 1;
+  options.run.quiet = true;
+  options.run.agent_ticket = folder + "/ticket";
+  options.torch.backend = kind;
+  training_plan plan{folder, folder + '/' + gradients, absent};
+  auto outcome = torch_trainer{train, plan, options}.fit();
+  auto text = outcome.error ? outcome.error->message : std::string{};
+  std::ranges::replace(text, '\n', ' ');
+  tell(folder, concat("result ", to_string(outcome.status), ' ',
+                      outcome.attempts, ' ', text));
+  return 0;
+}
+
+namespace {
+
+class hosts_training_test : public hosts_test {
+protected:
+  struct order {
+    int workers = 2;
+    int agents = 1;
+    backend kind = backend::automatic;
+    int absent = -1;
+    std::string gradients = "run";
+  };
+
+  std::shared_ptr<program> start_driver(const order& x) {
+    return start(0, {own_program(), "--driver", folder_.path().string(),
+                     std::to_string(x.workers), std::to_string(x.agents),
+                     std::to_string(static_cast<int>(x.kind)),
+                     std::to_string(x.absent), x.gradients});
+  }
+
+  /// Starts the driver and an agent on each of the other hosts.
+  void start_all(const order& x) {
+    hosts_ = {start_driver(x)};
+    for (int host = 1; host <= x.agents; ++host)
+      hosts_.push_back(start_agent(host));
+  }
+
+  void expect_end(const std::string& result) {
+    EXPECT_EQ(result_line(), result);
+    for (auto& x : hosts_)
+      EXPECT_EQ(x->wait(), 0);
+  }
+
+  /// Takes lines until all *ranks* of *attempt* have introduced themselves.
+  std::map<int, seen_rank> ranks_of(int attempt, int ranks) {
+    std::map<int, seen_rank> result;
+    while (static_cast<int>(result.size()) < ranks) {
+      auto text = next_line();
+      std::istringstream line{text};
+      std::string what;
+      int number = -1, rank = -1;
+      line >> what >> number >> rank;
+      if (what == "result")
+        throw std::runtime_error{text};
+      if (what != "rank" || number != attempt)
+        continue;
+      auto& x = result[rank];
+      line >> x.node >> x.local_ranks >> x.pid >> x.agent >> x.host >> x.address
+        >> x.backend;
+    }
+    return result;
+  }
+
+  /// The number of the host of *x*.
+  std::size_t host_of(const seen_rank& x) const {
+    for (std::size_t i = 1; i < hosts_.size(); ++i)
+      if (GetParam() == where::namespaces ? x.host == concat('h', i + 1)
+                                          : x.agent == hosts_[i]->pid)
+        return i;
+    throw std::runtime_error{"no host " + x.host};
+  }
+
+  void await_line(const std::string& wanted) {
+    for (;;) {
+      auto line = next_line();
+      if (line == wanted)
+        return;
+      if (line.starts_with("result"))
+        throw std::runtime_error{line};
+    }
+  }
+
+  at::Tensor gradients(const std::string& name) {
+    auto bytes = bytes_of(folder_ / name);
+    auto count = static_cast<std::int64_t>(bytes.size() / sizeof(float));
+    return torch::from_blob(bytes.data(), {count}).clone();
+  }
+
+  std::vector<std::shared_ptr<program>> hosts_; ///< The driver's first.
+};
+
+TEST_P(hosts_training_test, gradients_are_the_same_on_all_and_those_of_gloo) {
+  // Hosts with 2, 2 and 1 ranks.
+  start_all({.workers = 5, .agents = 2, .gradients = "ours"});
+  std::set<std::string> addresses;
+  for (auto& [rank, x] : ranks_of(0, 5)) {
+    EXPECT_EQ(x.node, rank / 2);
+    EXPECT_EQ(x.local_ranks, rank == 4 ? 1 : 2);
+    EXPECT_EQ(x.backend, "hierarchical");
+    addresses.insert(x.address);
+  }
+  std::set<std::string> known{"198.18.0.1", "198.18.0.2", "198.18.0.3"};
+  if (GetParam() == where::namespaces) {
+    EXPECT_EQ(addresses, known);
+  }
+  expect_end("result finished 1 ");
+  if (!has_gloo())
+    GTEST_SKIP() << "this build has no Gloo to compare with";
+  start_all(
+    {.workers = 5, .agents = 2, .kind = backend::gloo, .gradients = "gloo"});
+  expect_end("result finished 1 ");
+  auto ours = gradients("ours");
+  auto theirs = gradients("gloo");
+  ASSERT_GT(ours.numel(), 1000);
+  EXPECT_TRUE(ours.allclose(theirs, 1e-4, 1e-6)) << (ours - theirs).abs().max();
+}
+
+TEST_P(hosts_training_test, goes_on_after_a_rank_in_a_collective_was_killed) {
+  start_all({.workers = 4, .agents = 1, .absent = 3});
+  auto ranks = ranks_of(0, 4);
+  await_line("absent");
+  kill(1, ranks[3].pid);
+  for (int rank = 0; rank < 4; ++rank)
+    await_end(0, rank);
+  ranks_of(1, 4);
+  expect_end("result finished 2 ");
+  auto failures = journal();
+  EXPECT_THAT(failures, HasSubstr("SIGKILL"));
+  EXPECT_THAT(failures, Not(HasSubstr("has left the group")))
+    << "others are not to blame";
+}
+
+TEST_P(hosts_training_test, names_the_host_that_was_lost_while_others_wait) {
+  start_all({.workers = 5, .agents = 2, .absent = 3});
+  auto ranks = ranks_of(0, 5);
+  await_line("absent");
+  auto lost = host_of(ranks[3]);
+  kill(static_cast<int>(lost), ranks[3].agent);
+  for (int rank = 0; rank < 5; ++rank)
+    await_end(0, rank);
+  hosts_[lost]->wait();
+  hosts_[lost] = start_agent(static_cast<int>(lost));
+  ranks_of(1, 5);
+  expect_end("result finished 2 ");
+  auto failures = journal();
+  EXPECT_THAT(failures, HasSubstr("host " + ranks[3].host + " is lost"));
+  EXPECT_THAT(failures, Not(HasSubstr("has left the group")))
+    << "its neighbors are not to blame";
+}
+
+INSTANTIATE_TEST_SUITE_P(hosts, hosts_training_test,
+                         testing::Values(where::here, where::namespaces),
+                         name_of);
+
+} // namespace
+
+} // namespace troupe::internal::test
+
+int main(int argc, char** argv) {
+  troupe::init(argc, argv);
+  if (argc > 7 && std::string{argv[1]} == "--driver")
+    return troupe::internal::test::be_driver(
+      argv[2], std::atoi(argv[3]), std::atoi(argv[4]),
+      static_cast<troupe::backend>(std::atoi(argv[5])), std::atoi(argv[6]),
+      argv[7]);
+  ::testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

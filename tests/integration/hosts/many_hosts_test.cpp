@@ -1,0 +1,401 @@
+// Runs whose ranks are on several hosts: the driver and the agents are
+// processes of this program, on one machine or on hosts that are namespaces.
+
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <set>
+#include <sstream>
+
+#include <gmock/gmock.h>
+
+#include <troupe/train.hpp>
+
+#include "tests/integration/hosts/hosts_fixture.hpp"
+#include "troupe/runtime/process/function_address.hpp"
+
+namespace troupe::internal::test {
+
+namespace {
+
+using testing::HasSubstr;
+
+/// What the loop does. Travels to the ranks.
+struct host_plan {
+  std::string folder; ///< Of the test.
+  int steps = 4;
+  int waits = 0; ///< Attempts in which the ranks wait at step 2 for a fault.
+
+  template <class Archive>
+  void serialize(Archive& ar) {
+    ar(folder, steps, waits);
+  }
+};
+
+/// The same in each call.
+std::uint16_t free_port() {
+  static const auto port = [] {
+    unique_fd socket{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    socklen_t size = sizeof(address);
+    ::bind(socket.get(), reinterpret_cast<sockaddr*>(&address), size);
+    ::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&address), &size);
+    return ntohs(address.sin_port);
+  }();
+  return port;
+}
+
+std::string own_host() {
+  char name[256] = {};
+  ::gethostname(name, sizeof(name) - 1);
+  return name;
+}
+
+void hosts_loop(train_context& context, const host_plan& plan) {
+  auto attempt = static_cast<int>(context.attempt());
+  auto life = ::open(life_of(plan.folder, attempt, context.rank()).c_str(),
+                     O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  ::flock(life, LOCK_EX);
+  auto sum = 0;
+  if (auto& from = context.checkpoint())
+    sum = std::stoi(bytes_of(from->path() / "sum.txt"));
+  auto word = context.broadcast_from_rank_zero(
+    context.rank() == 0 ? concat("from ", attempt) : std::string{});
+  if (word != concat("from ", attempt))
+    throw std::runtime_error{"broadcast: " + word};
+  auto* variable = std::getenv("TROUPE_TEST_WORD");
+  if (!variable || std::string{variable} != "word")
+    throw std::runtime_error{"worker_env is not here"};
+  auto spawner = ::getppid();
+  tell(plan.folder, concat("rank ", attempt, ' ', context.rank(), ' ',
+                           context.node_rank(), ' ', context.local_rank(), ' ',
+                           context.local_world_size(), ' ', own_host(), ' ',
+                           ::getpid(), ' ', spawner, ' ', parent_of(spawner)));
+  for (; sum < plan.steps;) {
+    if (sum == 2 && attempt < plan.waits) {
+      tell(plan.folder, concat("waits ", attempt, ' ', context.rank()));
+      for (;;)
+        ::pause();
+    }
+    ++sum;
+    context.barrier();
+    if (context.rank() != 0) {
+      context.report({{"sum", sum}});
+      continue;
+    }
+    auto files = context.new_checkpoint();
+    write_bytes(files.path() / "sum.txt", std::to_string(sum));
+    context.report({{"sum", sum}}, std::move(files));
+  }
+}
+
+} // namespace
+
+/// The driver of a test in *folder*.
+int be_driver(const std::string& folder, int workers, int agents, int waits,
+              int join_ms) {
+  run_config config;
+  config.name = "run";
+  config.storage_path = folder + "/storage";
+  config.failure.max_failures = 2;
+  config.worker_env = {{"TROUPE_TEST_WORD", "word"}};
+  config.quiet = true;
+  scaling_config scaling;
+  scaling.num_workers = workers;
+  scaling.agents = agents;
+  config.agent_ticket = folder + "/ticket";
+  scaling.join_timeout = std::chrono::milliseconds{join_ms};
+  auto outcome =
+    data_parallel_trainer{hosts_loop, host_plan{folder, 4, waits},
+                          train_options{.scaling = scaling, .run = config}}
+      .fit();
+  auto text = outcome.error ? outcome.error->message : std::string{};
+  std::ranges::replace(text, '\n', ' ');
+  tell(folder, concat("result ", to_string(outcome.status), ' ',
+                      outcome.attempts, ' ', text));
+  return 0;
+}
+
+namespace {
+
+/// A rank as it introduced itself.
+struct seen_rank {
+  int node = -1;
+  int local = -1;
+  int local_ranks = -1;
+  std::string host;
+  pid_t pid = -1;
+  pid_t spawner = -1;
+  pid_t agent = -1;
+};
+
+class many_hosts_test : public hosts_test {
+protected:
+  std::shared_ptr<program> start_driver(int workers, int agents, int waits,
+                                        int join_ms = 120'000) {
+    return start(0, {own_program(), "--driver", folder_.path().string(),
+                     std::to_string(workers), std::to_string(agents),
+                     std::to_string(waits), std::to_string(join_ms)});
+  }
+
+  /// This program with another build id.
+  std::string other_build() {
+    auto bytes = bytes_of(own_program());
+    auto id = program_build_id();
+    std::string raw;
+    for (std::size_t i = 0; i + 1 < id.size(); i += 2)
+      raw += static_cast<char>(std::stoi(id.substr(i, 2), nullptr, 16));
+    auto at = bytes.find(raw);
+    EXPECT_NE(at, std::string::npos);
+    if (at != std::string::npos)
+      bytes[at] = static_cast<char>(bytes[at] ^ 1);
+    auto path = folder_ / "other";
+    write_bytes(path, bytes);
+    fs::permissions(path, fs::owner_all);
+    return path.string();
+  }
+
+  /// Takes lines until all *ranks* of *attempt* have introduced themselves and,
+  /// if asked, wait.
+  std::map<int, seen_rank> ranks_of(int attempt, int ranks, bool wait) {
+    std::map<int, seen_rank> result;
+    for (auto waiting = wait ? ranks : 0;
+         static_cast<int>(result.size()) < ranks || waiting > 0;) {
+      auto text = next_line();
+      std::istringstream line{text};
+      std::string what;
+      int number = -1, rank = -1;
+      line >> what >> number >> rank;
+      if (what == "result")
+        throw std::runtime_error{text};
+      if (number != attempt)
+        continue;
+      if (what == "waits") {
+        --waiting;
+        continue;
+      }
+      auto& x = result[rank];
+      line >> x.node >> x.local >> x.local_ranks >> x.host >> x.pid >> x.spawner
+        >> x.agent;
+    }
+    return result;
+  }
+};
+
+TEST_P(many_hosts_test, trains_over_three_hosts_with_one_storage) {
+  auto driver = start_driver(5, 2, 0);
+  auto first = start_agent(1);
+  auto second = start_agent(2);
+  auto ranks = ranks_of(0, 5, false);
+  std::map<int, std::set<std::string>> hosts;
+  for (auto& [rank, x] : ranks) {
+    EXPECT_EQ(x.node, rank / 2) << rank;
+    EXPECT_EQ(x.local, rank % 2) << rank;
+    EXPECT_EQ(x.local_ranks, rank == 4 ? 1 : 2) << rank;
+    hosts[x.node].insert(concat(x.host, ' ', x.agent));
+  }
+  for (auto& [node, names] : hosts)
+    EXPECT_EQ(names.size(), 1u) << "one agent for each host";
+  EXPECT_EQ(result_line(), "result finished 1 ");
+  EXPECT_EQ(driver->wait(), 0);
+  EXPECT_EQ(first->wait(), 0);
+  EXPECT_EQ(second->wait(), 0);
+  EXPECT_FALSE(fs::exists(folder_ / "ticket"));
+  for (int rank = 1; rank < 5; ++rank)
+    EXPECT_TRUE(
+      fs::exists(folder_ / concat("storage/run/logs/rank_", rank, ".log")));
+}
+
+// As Kubernetes starts it: all processes alike, with tickets that were there
+// before.
+TEST_P(many_hosts_test, meets_agents_with_tickets_of_a_folder) {
+  if (GetParam() != where::here)
+    GTEST_SKIP() << "once is enough";
+  auto tickets = (folder_ / "tickets").string();
+  auto with = [&](std::vector<std::string> arguments) {
+    arguments.insert(
+      arguments.begin(),
+      {"/usr/bin/env", concat("TROUPE_DRIVER=localhost:", free_port()),
+       "TROUPE_TICKET=" + tickets, "TROUPE_AGENTS=1", own_program()});
+    return start(0, std::move(arguments));
+  };
+  EXPECT_EQ(with({"--make-tickets", tickets})->wait(), 0);
+  EXPECT_EQ(with({"--make-tickets", tickets})->wait(), 78) << "there are some";
+  auto agent = with({"--node-agent"});
+  auto driver =
+    with({"--driver", folder_.path().string(), "2", "0", "0", "120000"});
+  EXPECT_EQ(ranks_of(0, 2, false)[1].node, 1);
+  EXPECT_EQ(result_line(), "result finished 1 ");
+  EXPECT_EQ(driver->wait(), 0);
+  EXPECT_EQ(agent->wait(), 0);
+  EXPECT_TRUE(fs::exists(folder_ / "tickets/agent.ticket")) << "for the next";
+}
+
+TEST_P(many_hosts_test, goes_on_after_a_rank_of_another_host_was_killed) {
+  auto driver = start_driver(2, 1, 1);
+  auto agent = start_agent(1);
+  auto ranks = ranks_of(0, 2, true);
+  kill(1, ranks[1].pid);
+  auto next = ranks_of(1, 2, false);
+  EXPECT_EQ(next[1].agent, ranks[1].agent) << "the agent stays";
+  EXPECT_EQ(result_line(), "result finished 2 ");
+  EXPECT_EQ(driver->wait(), 0);
+  EXPECT_EQ(agent->wait(), 0);
+}
+
+TEST_P(many_hosts_test, goes_on_after_the_spawner_of_another_host_was_killed) {
+  auto driver = start_driver(2, 1, 1);
+  auto agent = start_agent(1);
+  auto ranks = ranks_of(0, 2, true);
+  kill(1, ranks[1].spawner);
+  await_end(0, 1);
+  auto next = ranks_of(1, 2, false);
+  EXPECT_EQ(next[1].agent, ranks[1].agent) << "the agent stays";
+  EXPECT_EQ(result_line(), "result finished 2 ");
+  EXPECT_EQ(driver->wait(), 0);
+  EXPECT_EQ(agent->wait(), 0);
+}
+
+TEST_P(many_hosts_test, goes_on_with_another_agent_after_one_was_killed) {
+  auto driver = start_driver(2, 1, 1);
+  auto agent = start_agent(1);
+  auto ranks = ranks_of(0, 2, true);
+  kill(1, ranks[1].agent);
+  await_end(0, 1);
+  agent->wait();
+  agent = start_agent(1);
+  auto next = ranks_of(1, 2, false);
+  EXPECT_EQ(next[1].node, 1);
+  EXPECT_EQ(result_line(), "result finished 2 ");
+  EXPECT_EQ(driver->wait(), 0);
+  EXPECT_EQ(agent->wait(), 0);
+  EXPECT_THAT(journal(), HasSubstr("is lost"));
+  EXPECT_THAT(journal(), HasSubstr("host " + ranks[1].host));
+}
+
+// Silence on the line is known after 10 s.
+TEST_P(many_hosts_test, goes_on_after_a_host_lost_its_power) {
+  if (GetParam() != where::namespaces)
+    GTEST_SKIP() << "this machine has to stay on";
+  auto driver = start_driver(2, 1, 1);
+  start_agent(1);
+  ranks_of(0, 2, true);
+  EXPECT_EQ(std::system((tool_ + " crash h2 && " + tool_ + " boot h2").c_str()),
+            0);
+  auto agent = start_agent(1);
+  auto next = ranks_of(1, 2, false);
+  EXPECT_EQ(next[1].node, 1);
+  EXPECT_EQ(result_line(), "result finished 2 ");
+  EXPECT_EQ(driver->wait(), 0);
+  EXPECT_EQ(agent->wait(), 0);
+  EXPECT_THAT(journal(), HasSubstr("host h2 is lost"));
+}
+
+TEST_P(many_hosts_test, an_agent_that_a_signal_asks_to_leave_may_be_replaced) {
+  auto driver = start_driver(2, 1, 1);
+  auto agent = start_agent(1);
+  auto ranks = ranks_of(0, 2, true);
+  kill(1, ranks[1].agent, "-TERM");
+  await_end(0, 1);
+  EXPECT_EQ(agent->wait(), 75);
+  agent = start_agent(1);
+  ranks_of(1, 2, false);
+  EXPECT_EQ(result_line(), "result finished 2 ");
+  EXPECT_EQ(driver->wait(), 0);
+  EXPECT_EQ(agent->wait(), 0);
+}
+
+TEST_P(many_hosts_test, an_agent_ends_with_its_driver_and_takes_its_ranks) {
+  auto driver = start_driver(2, 1, 1);
+  auto agent = start_agent(1);
+  auto ranks = ranks_of(0, 2, true);
+  kill(0, ranks[0].agent); // That of the driver's host is the driver.
+  await_end(0, 0);
+  await_end(0, 1);
+  EXPECT_EQ(agent->wait(), 75);
+  driver->wait();
+  // What was reported is still there, and the run resumes.
+  driver = start_driver(2, 1, 0);
+  agent = start_agent(1);
+  EXPECT_EQ(result_line().substr(0, 16), "result finished ");
+  EXPECT_EQ(agent->wait(), 0);
+}
+
+TEST_P(many_hosts_test, a_host_that_does_not_come_is_named) {
+  auto driver = start_driver(3, 2, 0, 1500);
+  auto agent = start_agent(1);
+  auto line = result_line();
+  EXPECT_THAT(line, HasSubstr("result errored"));
+  EXPECT_THAT(line, HasSubstr("host 2: no agent has connected to "));
+  EXPECT_EQ(driver->wait(), 0);
+  agent->wait();
+}
+
+TEST_P(many_hosts_test, an_agent_of_another_build_is_refused) {
+  auto driver = start_driver(2, 1, 0);
+  EXPECT_EQ(start_agent(1, other_build())->wait(), 78);
+  // The run waits for the right one.
+  auto agent = start_agent(1);
+  EXPECT_EQ(result_line(), "result finished 1 ");
+  EXPECT_EQ(driver->wait(), 0);
+  EXPECT_EQ(agent->wait(), 0);
+}
+
+TEST_P(many_hosts_test, an_agent_of_a_host_without_the_storage_is_refused) {
+  if (GetParam() != where::namespaces)
+    GTEST_SKIP() << "one machine has one storage";
+  auto driver = start_driver(2, 1, 0, 5000);
+  auto storage = (folder_ / "storage").string();
+  // Only this program sees the empty folder.
+  auto agent = start(
+    1, {"/usr/bin/unshare", "--mount", "/bin/sh", "-c",
+        concat("mount -t tmpfs none '", storage,
+               "' && exec env TROUPE_TICKET='", (folder_ / "ticket").string(),
+               "' '", own_program(), "' --node-agent")});
+  EXPECT_EQ(agent->wait(), 78);
+  EXPECT_THAT(result_line(), HasSubstr("is not the driver's on this host"));
+  EXPECT_EQ(driver->wait(), 0);
+}
+
+TEST(agent_ticket_test,
+     is_refused_before_a_run_begins_if_it_cannot_be_written) {
+  temporary_folder folder;
+  run_config config;
+  config.name = "run";
+  config.storage_path = folder / "storage";
+  config.quiet = true;
+  scaling_config scaling{.num_workers = 2, .agents = 1};
+  config.agent_ticket = folder / "missing" / "ticket";
+  auto outcome =
+    data_parallel_trainer{hosts_loop, host_plan{},
+                          train_options{.scaling = scaling, .run = config}}
+      .fit();
+  ASSERT_TRUE(outcome.error);
+  EXPECT_EQ(outcome.error->code, ec::invalid_config);
+  EXPECT_FALSE(fs::exists(folder / "storage"));
+}
+
+INSTANTIATE_TEST_SUITE_P(hosts, many_hosts_test,
+                         testing::Values(where::here, where::namespaces),
+                         name_of);
+
+} // namespace
+
+} // namespace troupe::internal::test
+
+int main(int argc, char** argv) {
+  troupe::init(argc, argv);
+  if (argc > 6 && std::string{argv[1]} == "--driver")
+    return troupe::internal::test::be_driver(
+      argv[2], std::atoi(argv[3]), std::atoi(argv[4]), std::atoi(argv[5]),
+      std::atoi(argv[6]));
+  ::testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

@@ -1,0 +1,345 @@
+// Sweeps whose trials are real runs.
+
+#include <csignal>
+#include <map>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <gmock/gmock.h>
+#include <troupe/sweep.hpp>
+
+#include "tests/integration/run/victim.hpp"
+#include "tests/support/temporary_folder.hpp"
+
+namespace troupe::internal::test {
+
+using testing::HasSubstr;
+
+namespace {
+
+struct settings {
+  double lr = 0;
+  int width = 1;
+  int reports = 3;
+  int fails_from = 1000; // width from which a trial fails
+  std::string go;        // trials of width 3 wait until this file is there
+  std::string metric = "loss";
+
+  void validate() const {
+    if (width == 13)
+      throw std::invalid_argument{"width: 13 brings bad luck"};
+  }
+
+  TROUPE_FIELDS(lr, width, reports, fails_from, go, metric)
+};
+
+/// The loss goes down to `lr` from `lr + 1`.
+void train(train_context& context, const settings& cfg) {
+  int step = 0;
+  if (auto& last = context.checkpoint())
+    fs::ifstream{last->path() / "step"} >> step;
+  if (cfg.width >= cfg.fails_from)
+    throw std::runtime_error{"it is too wide"};
+  for (; step < cfg.reports && !context.stop_requested(); ++step) {
+    if (step == 1 && cfg.width == 3 && !cfg.go.empty())
+      wait_for(fs::path{cfg.go}.parent_path(),
+               [&] { return fs::exists(cfg.go); });
+    context.report({{cfg.metric, cfg.lr + 1.0 / (step + 1)},
+                    {"pid", static_cast<int>(getppid())},
+                    {"width", cfg.width}},
+                   [&](staged_checkpoint& files) {
+                     fs::ofstream{files.path() / "step"} << step + 1;
+                   });
+  }
+}
+
+/// Notes what it is told.
+class noting_searcher : public searcher {
+public:
+  explicit noting_searcher(std::size_t size) : size_(size) {}
+
+  std::string name() const override { return "noting"; }
+
+  std::optional<metrics> ask(const search_space&, std::size_t index) override {
+    asked.push_back(index);
+    if (index >= size_)
+      return std::nullopt;
+    return metrics{{"lr", static_cast<double>(index)}};
+  }
+
+  void tell(const trial& x) override { told.push_back(x.index); }
+
+  std::vector<std::size_t> asked, told;
+
+private:
+  std::size_t size_;
+};
+
+} // namespace
+
+class sweep_test : public ::testing::Test {
+public:
+  static train_options options_in(const fs::path& storage) {
+    return {.scaling = {.num_workers = 1},
+            .run = {.name = "search",
+                    .storage_path = storage,
+                    .stop_timeout = std::chrono::milliseconds{300},
+                    .quiet = true}};
+  }
+
+  static search_space widths(int last) {
+    return {{"width", integers(1, last)}};
+  }
+
+protected:
+  sweep_result search(search_space space, sweep_options options,
+                      const settings& cfg = {}) {
+    if (options.metric.empty())
+      options.metric = "loss";
+    return sweep{data_parallel_trainer{train, cfg, run()}, std::move(space),
+                 std::move(options)}
+      .fit();
+  }
+
+  train_options run() const { return options_in(storage_.path()); }
+
+  static std::string message_of(const sweep_result& x) {
+    return x.error ? x.error->message : "";
+  }
+
+  fs::path path() const { return storage_ / "search"; }
+
+  temporary_folder storage_;
+};
+
+TEST_F(sweep_test, runs_each_combination_of_a_grid_as_a_run_of_its_own) {
+  auto x = search({{"lr", choice({0.5, 0.25})}, {"width", integers(1, 2)}},
+                  {.searcher = grid_search(), .max_concurrent = 3});
+  ASSERT_FALSE(x.error) << x.error->message;
+  EXPECT_EQ(x.path, path());
+  ASSERT_EQ(x.trials.size(), 4u);
+  for (auto& one : x.trials) {
+    EXPECT_EQ(one.status, run_status_kind::finished);
+    EXPECT_EQ(one.reports, 3u);
+    EXPECT_EQ(one.metrics.at("width"), one.params.at("width"));
+    auto outcome = x.result_of(one);
+    ASSERT_TRUE(outcome);
+    EXPECT_EQ(outcome->metrics, one.metrics);
+    EXPECT_THAT(
+      bytes_of(outcome->path / "run.json"),
+      HasSubstr(R"(\"lr\":)" + std::string{one.index < 2 ? "0.5" : "0.25"}));
+  }
+  auto best = x.best();
+  ASSERT_TRUE(best);
+  EXPECT_EQ(best->name, "trial-0002");
+  EXPECT_EQ(best->params.number("lr"), 0.25);
+}
+
+TEST_F(sweep_test, repeats_no_trial_that_has_ended_and_can_be_extended) {
+  auto options = sweep_options{
+    .trials = 2, .searcher = random_search(3), .max_concurrent = 1};
+  auto first = search({{"lr", uniform(0, 1)}}, options);
+  ASSERT_FALSE(first.error) << first.error->message;
+  options.trials = 3;
+  auto second = search({{"lr", uniform(0, 1)}}, options);
+  ASSERT_FALSE(second.error) << second.error->message;
+  ASSERT_EQ(second.trials.size(), 3u);
+  EXPECT_EQ(second.trials[0], first.trials[0]);
+  EXPECT_EQ(second.trials[1], first.trials[1]);
+}
+
+TEST_F(sweep_test, a_searcher_of_ones_own_is_told_what_came_out) {
+  auto noting = std::make_shared<noting_searcher>(2);
+  auto x =
+    search({{"lr", uniform(0, 9)}}, {.searcher = noting, .max_concurrent = 1});
+  ASSERT_FALSE(x.error) << x.error->message;
+  EXPECT_EQ(x.trials.size(), 2u);
+  EXPECT_THAT(noting->told, testing::ElementsAre(0, 1));
+  auto next = std::make_shared<noting_searcher>(3);
+  x = search({{"lr", uniform(0, 9)}}, {.searcher = next, .max_concurrent = 1});
+  EXPECT_THAT(next->told, testing::ElementsAre(0, 1, 2));
+  EXPECT_THAT(next->asked, testing::ElementsAre(2, 3));
+}
+
+TEST_F(sweep_test, halving_ends_trials_that_are_worse) {
+  // In this order one after the other, each worse than the one before.
+  auto x = search({{"lr", choice({0.0, 1.0, 2.0, 3.0})}},
+                  {.searcher = grid_search(),
+                   .halving = halving_options{.reduction = 2, .max_reports = 5},
+                   .max_concurrent = 1},
+                  {.reports = 100});
+  ASSERT_FALSE(x.error) << x.error->message;
+  ASSERT_EQ(x.trials.size(), 4u);
+  EXPECT_EQ(x.trials[0].reports, 5u);
+  EXPECT_THAT(x.trials[0].reason, HasSubstr("run.stop.reports is 5"));
+  for (std::size_t i : {1, 3}) {
+    EXPECT_EQ(x.trials[i].status, run_status_kind::finished);
+    EXPECT_EQ(x.trials[i].reports, 1u) << i;
+    EXPECT_THAT(x.trials[i].reason, HasSubstr("not among the best 1 in 2"));
+  }
+}
+
+TEST_F(sweep_test, continues_without_a_trial_that_fails) {
+  auto x = search(widths(3), {.searcher = grid_search(), .max_concurrent = 2},
+                  {.fails_from = 3});
+  ASSERT_FALSE(x.error) << x.error->message;
+  EXPECT_EQ(x.trials.at(2).status, run_status_kind::errored);
+  EXPECT_THAT(x.trials.at(2).reason, HasSubstr("it is too wide"));
+  EXPECT_TRUE(x.best());
+}
+
+TEST_F(sweep_test, resumes_after_a_kill_without_repeating_a_trial) {
+  auto go = storage_ / "go";
+  victim sweeping{storage_.path().string(), go.string()};
+  // Two trials have ended and the third is within its loop.
+  auto lines = [&] { return bytes_of(path() / "sweep.jsonl"); };
+  auto is_within = [&] {
+    auto text = lines();
+    std::size_t ends = 0;
+    for (auto at = text.find("trial_ended"); at != text.npos;
+         at = text.find("trial_ended", at + 1))
+      ++ends;
+    return ends == 2
+           && bytes_of(path() / "trial-0002" / "journal.jsonl")
+                  .find("\"batch\":0")
+                != std::string::npos;
+  };
+  wait_for(storage_.path(), is_within);
+  sweeping.kill(SIGKILL);
+  auto killed = sweeping.wait();
+  EXPECT_TRUE(WIFSIGNALED(killed));
+  std::map<std::string, std::string> before;
+  for (auto name : {"trial-0000", "trial-0001"})
+    before[name] = bytes_of(path() / name / "journal.jsonl");
+  write_bytes(go, "");
+  auto x = search(widths(4), {.searcher = grid_search(), .max_concurrent = 1},
+                  {.go = go.string()});
+  ASSERT_FALSE(x.error) << x.error->message;
+  ASSERT_EQ(x.trials.size(), 4u);
+  for (auto& [name, journal] : before)
+    EXPECT_EQ(bytes_of(path() / name / "journal.jsonl"), journal) << name;
+  auto resumed = x.result_of(x.trials[2]);
+  ASSERT_TRUE(resumed);
+  EXPECT_GT(resumed->attempts, 1u);
+  EXPECT_EQ(x.trials[2].reports, 3u) << "resumed from its checkpoint";
+  EXPECT_EQ(x.trials[3].status, run_status_kind::finished);
+}
+
+TEST_F(sweep_test, a_signal_ends_it_and_the_next_start_resumes_it) {
+  auto go = storage_ / "go";
+  victim sweeping{storage_.path().string(), go.string()};
+  wait_for(storage_.path(), [&] {
+    return bytes_of(path() / "trial-0002" / "journal.jsonl").find("\"batch\":0")
+           != std::string::npos;
+  });
+  sweeping.kill(SIGINT);
+  auto ended = sweeping.wait();
+  ASSERT_TRUE(WIFEXITED(ended));
+  EXPECT_EQ(WEXITSTATUS(ended), 42);
+  write_bytes(go, "");
+  auto x = search(widths(4), {.searcher = grid_search(), .max_concurrent = 1},
+                  {.go = go.string()});
+  ASSERT_FALSE(x.error) << x.error->message;
+  EXPECT_EQ(x.trials.size(), 4u);
+  EXPECT_EQ(x.trials.at(2).reports, 3u);
+}
+
+TEST_F(sweep_test, names_a_metric_that_no_trial_reports) {
+  auto x =
+    search(widths(3),
+           {.metric = "los", .searcher = grid_search(), .max_concurrent = 1});
+  EXPECT_THAT(message_of(x), HasSubstr("metric 'los'; trial-0000 reported: "
+                                       "loss=0.333333"));
+  ASSERT_EQ(x.trials.size(), 1u);
+  EXPECT_EQ(
+    search(widths(3),
+           {.metric = "los", .searcher = grid_search(), .max_concurrent = 1})
+      .trials.size(),
+    1u)
+    << "no trial begins as long as it is wrong";
+  x = search(widths(3), {.searcher = grid_search(), .max_concurrent = 1});
+  EXPECT_EQ(message_of(x), "");
+  EXPECT_EQ(x.trials.size(), 3u);
+  EXPECT_NEAR(*x.trials[0].score, 1.0 / 3, 1e-9) << "nothing was lost";
+}
+
+TEST_F(sweep_test, refuses_what_can_never_work_and_writes_nothing) {
+  auto refusal = [&](search_space space, sweep_options options = {}) {
+    if (!options.searcher)
+      options.searcher = grid_search();
+    return message_of(search(std::move(space), std::move(options)));
+  };
+  EXPECT_THAT(refusal({}), HasSubstr("has no params"));
+  EXPECT_THAT(refusal({{"lrr", uniform(0, 1)}}),
+              HasSubstr("'lrr' of the sweep: there is no field 'lrr'; there is "
+                        "lr"));
+  EXPECT_THAT(refusal({{"width", uniform(0, 1.5)}}),
+              HasSubstr("width: expected integer"));
+  EXPECT_THAT(refusal({{"width", integers(1, std::int64_t{1} << 40)}}),
+              HasSubstr("out of range"));
+  EXPECT_THAT(refusal(widths(2), {.searcher = random_search()}),
+              HasSubstr("trials is unset"));
+  EXPECT_THAT(refusal(widths(2), {.trials = 0}), HasSubstr("trials"));
+  EXPECT_THAT(refusal(widths(2), {.max_concurrent = 0}),
+              HasSubstr("max_concurrent"));
+  EXPECT_THAT(refusal(widths(2), {.halving = halving_options{.reduction = 1}}),
+              HasSubstr("halving.reduction"));
+  auto unnamed =
+    sweep{data_parallel_trainer{train, settings{}, run()}, widths(2), {}}.fit();
+  EXPECT_THAT(message_of(unnamed), HasSubstr("metric is empty"));
+  auto shared = run();
+  shared.run.callbacks = {std::make_shared<user_callback>()};
+  auto x =
+    sweep{data_parallel_trainer{train, settings{}, shared},
+          widths(2),
+          {.metric = "loss", .searcher = grid_search(), .max_concurrent = 2}}
+      .fit();
+  EXPECT_THAT(message_of(x), HasSubstr("serves one run at a time"));
+  EXPECT_FALSE(fs::exists(path()));
+}
+
+TEST_F(sweep_test, refuses_params_that_the_config_refuses_as_a_whole) {
+  auto x = search({{"width", choice({12, 13})}},
+                  {.searcher = grid_search(), .max_concurrent = 1});
+  EXPECT_EQ(message_of(x), "trial-0001: width: 13 brings bad luck");
+  EXPECT_EQ(x.trials.size(), 1u);
+  EXPECT_EQ(x.trials.at(0).status, run_status_kind::finished);
+}
+
+TEST_F(sweep_test, prepares_each_trial) {
+  std::vector<std::string> prepared;
+  auto x =
+    search(widths(2), {.searcher = grid_search(),
+                       .max_concurrent = 1,
+                       .prepare = [&](const trial& one, run_config& config) {
+                         prepared.push_back(one.name);
+                         config.name = "elsewhere";
+                         config.worker_env["TRIAL"] = one.name;
+                         config.metrics_csv = false;
+                       }});
+  ASSERT_FALSE(x.error) << x.error->message;
+  EXPECT_THAT(prepared, testing::ElementsAre("trial-0000", "trial-0001"));
+  EXPECT_TRUE(fs::exists(path() / "trial-0001" / "run.json"));
+  EXPECT_FALSE(fs::exists(path() / "trial-0001" / "metrics.csv"));
+}
+
+int sweep_as_victim(const fs::path& storage, const std::string& go) {
+  auto x =
+    sweep{data_parallel_trainer{train, settings{.go = go},
+                                sweep_test::options_in(storage)},
+          sweep_test::widths(4),
+          {.metric = "loss", .searcher = grid_search(), .max_concurrent = 1}}
+      .fit();
+  return x.stop_requested ? 42 : x.error ? 1 : 0;
+}
+
+} // namespace troupe::internal::test
+
+int main(int argc, char** argv) {
+  troupe::init(argc, argv);
+  if (argc > 3 && std::string{argv[1]} == "--victim")
+    return troupe::internal::test::sweep_as_victim(argv[2], argv[3]);
+  ::testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

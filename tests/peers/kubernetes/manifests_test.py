@@ -1,0 +1,103 @@
+#!/usr/bin/env python3
+"""The manifests of examples/kubernetes: valid for three releases of Kubernetes, and consistent in themselves."""
+import os
+import sys
+import unittest
+from pathlib import Path
+
+PEERS_PYTHON = os.environ.get("TROUPE_PEERS_PYTHON", "")
+if PEERS_PYTHON and sys.executable != PEERS_PYTHON:
+    os.execv(PEERS_PYTHON, [PEERS_PYTHON, *sys.argv])
+
+try:
+    import kubernetes_validate
+    import yaml
+except ImportError as error:
+    print(f"SKIPPED: the Python of the peers lacks {error.name}")
+    sys.exit(1 if os.environ.get("CI") == "true" else 77)
+
+FOLDER = Path(__file__).resolve().parents[3] / "examples/kubernetes"
+RELEASES = ("1.35", "1.36", "1.37")
+
+
+def documents(name):
+    return list(yaml.safe_load_all((FOLDER / name).read_text()))
+
+
+def jobs_of_set(jobset):
+    """The jobs that JobSet makes of its templates."""
+    set_name = jobset["metadata"]["name"]
+    return [{"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": f"{set_name}-{job['name']}-0"}, **job["template"]}
+            for job in jobset["spec"]["replicatedJobs"]]
+
+
+def pod_of(job):
+    return job["spec"]["template"]["spec"]
+
+
+def container_of(job):
+    (container,) = pod_of(job)["containers"]
+    return container
+
+
+def variables_of(job):
+    return {x["name"]: x["value"] for x in container_of(job)["env"]}
+
+
+class ManifestsTest(unittest.TestCase):
+    def setUp(self):
+        self.service, self.job, self.policy = documents("indexed_job.yaml")
+        (self.jobset,) = documents("jobset.yaml")
+        self.jobs = [self.job, *jobs_of_set(self.jobset)]
+
+    def test_they_are_valid(self):
+        for release in RELEASES:
+            for x in (self.service, self.policy, *self.jobs):
+                with self.subTest(release=release, name=x["metadata"]["name"]):
+                    kubernetes_validate.validate(x, release, strict=True)
+
+    def test_a_misspelt_field_is_found(self):
+        self.job["spec"]["backoffLimitPerIndx"] = 3
+        with self.assertRaises(kubernetes_validate.ValidationError):
+            kubernetes_validate.validate(self.job, RELEASES[-1], strict=True)
+
+    def test_the_driver_is_the_first_pod(self):
+        name = self.job["metadata"]["name"]
+        self.assertEqual([self.service["metadata"]["name"], pod_of(self.job)["subdomain"]], [name, name])
+        self.assertEqual(self.service["spec"]["selector"], {"job-name": name})
+        host, port = variables_of(self.job)["TROUPE_DRIVER"].split(":")
+        self.assertEqual(host, f"{name}-0.{name}")
+        self.assertEqual(int(port), self.service["spec"]["ports"][0]["port"])
+
+        driver, agents = jobs_of_set(self.jobset)
+        subdomain = self.jobset["spec"]["network"]["subdomain"]
+        for job in (driver, agents):
+            self.assertEqual(variables_of(job)["TROUPE_DRIVER"], f"{driver['metadata']['name']}-0.{subdomain}:4444")
+        self.assertEqual(driver["spec"]["completions"], 1)
+        for job, expected in ((self.job, self.job["spec"]["completions"] - 1), (driver, agents["spec"]["completions"])):
+            self.assertEqual(int(variables_of(job)["TROUPE_AGENTS"]), expected)
+
+    def test_each_pod_has_the_ticket_and_the_storage(self):
+        for job in self.jobs:
+            volumes = {x["name"]: x for x in pod_of(job)["volumes"]}
+            mounts = {x["name"]: x["mountPath"] for x in container_of(job)["volumeMounts"]}
+            self.assertEqual(set(volumes), set(mounts))
+            self.assertEqual(volumes["ticket"]["secret"]["defaultMode"], 0o400)
+            self.assertEqual(variables_of(job)["TROUPE_TICKET"], mounts["ticket"])
+            port = int(variables_of(job)["TROUPE_DRIVER"].split(":")[1])
+            self.assertEqual([x["containerPort"] for x in container_of(job)["ports"]], [port])
+
+    def test_the_exit_codes_of_agents_are_answered(self):
+        for job in self.jobs:
+            self.assertEqual(pod_of(job)["restartPolicy"], "Never")  # podFailurePolicy demands it.
+            self.assertEqual(job["spec"]["completions"], job["spec"]["parallelism"])
+            actions = {code: rule["action"] for rule in job["spec"]["podFailurePolicy"]["rules"]
+                       for code in rule.get("onExitCodes", {}).get("values", [])}
+            self.assertEqual(actions, {75: "Ignore", 78: "FailJob"})
+            for rule in job["spec"]["podFailurePolicy"]["rules"]:
+                if "onExitCodes" in rule:
+                    self.assertEqual(rule["onExitCodes"]["containerName"], container_of(job)["name"])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,675 @@
+"""Asks the command line about real runs: finished, failed, killed, live, damaged.
+
+  command_line_test.py TROUPE GATED_RUN [unittest arguments]
+"""
+import contextlib
+import json
+import os
+import pty
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+TROUPE, GATED_RUN = (Path(sys.argv.pop(1)).resolve() for _ in range(2))
+ROOT = Path(__file__).resolve().parents[3]
+LIMIT_S = 120  # of one program; none comes near it
+NOBODY = 65534
+
+sys.path.insert(0, str(ROOT / "tests/chaos"))
+from xxh3 import xxh3_64  # noqa: E402
+
+
+def troupe(*arguments, code=0, environment=None, program=TROUPE, **options):
+    """What `troupe` printed to stdout and stderr; fails if it does not end with *code*."""
+    done = subprocess.run([program, *map(str, arguments)], capture_output=True, text=True, timeout=LIMIT_S,
+                          stdin=subprocess.DEVNULL, env={**os.environ, **(environment or {})}, **options)
+    if done.returncode != code:
+        raise AssertionError(f"{arguments} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}")
+    return done.stdout, done.stderr
+
+
+def troupe_json(*arguments, code=0):
+    return json.loads(troupe(*arguments, "--json", code=code)[0])
+
+
+def on_terminal(*arguments, columns=100, environment=None):
+    """Exit code of `troupe` and what it drew on a terminal."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        try:
+            import fcntl
+            import struct
+            import termios
+            fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 30, columns, 0, 0))
+            os.environ.pop("NO_COLOR", None)
+            os.environ.update({"TERM": "xterm", **(environment or {})})
+            os.execv(TROUPE, ["troupe", *map(str, arguments)])
+        finally:
+            os._exit(127)
+    drawn = b""
+    with contextlib.suppress(OSError):  # the program has closed its end
+        while more := os.read(terminal, 65536):
+            drawn += more
+    os.close(terminal)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), drawn.decode()
+
+
+def signed(document):
+    """The bytes of a file of a run with the fields *document*, as its writer would sign it."""
+    text = json.dumps({k: v for k, v in document.items() if k != "sum"}, separators=(",", ":"))[:-1].encode()
+    return text + f',"sum":"{xxh3_64(text):016x}"}}\n'.encode()
+
+
+class Runs:
+    """A storage folder with real runs."""
+
+    def __init__(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.storage = Path(self.folder.name) / "storage"
+        self.drivers = []
+
+    def close(self):
+        for driver in self.drivers:
+            driver.kill()
+            driver.wait()
+            driver.stderr.close()
+        self.folder.cleanup()
+
+    def start(self, name, *arguments):
+        driver = subprocess.Popen([GATED_RUN, "--storage", self.storage, "--name", name, *map(str, arguments)],
+                                  stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        self.drivers.append(driver)
+        return driver
+
+    def make(self, name, *arguments, code=0):
+        driver = self.start(name, *arguments)
+        _, errors = driver.communicate(timeout=LIMIT_S)
+        if driver.returncode != code:
+            raise AssertionError(f"{name} ended with {driver.returncode}:\n{errors}")
+        return self.storage / name
+
+    def hold(self, name, *arguments, step=2):
+        """A run whose rank 0 waits before *step*, and the open gate: closing it lets the run continue."""
+        gate = Path(self.folder.name) / f"{name}.gate"
+        os.mkfifo(gate)
+        driver = self.start(name, "--hold", step, "--gate", gate, *arguments)
+        return driver, open(gate, "wb")  # waits for rank 0 to open its end
+
+    def copy(self, run, name):
+        shutil.copytree(run, self.storage / name)
+        return self.storage / name
+
+
+class CommandLineTest(unittest.TestCase):
+    def setUp(self):
+        self.runs = Runs()
+        self.addCleanup(self.runs.close)
+        self.storage = self.runs.storage
+
+    def listed(self, code=0):
+        return {x["name"]: x for x in troupe_json("ls", self.storage, code=code)["runs"]}
+
+
+class LsTest(CommandLineTest):
+    def test_each_run_has_its_state_and_numbers(self):
+        self.runs.make("digits")
+        self.runs.make("again", "--fails-at", 2, "--max-failures", 1)
+        self.runs.make("banana", "--fails-at", 2, code=3)
+        driver, gate = self.runs.hold("killed")
+        driver.kill()
+        driver.wait()
+        gate.close()
+        _, live_gate = self.runs.hold("live")
+        self.addCleanup(live_gate.close)
+        listed = self.listed()
+        found = {name: [x[k] for k in ("state", "reports", "restarts", "failures", "checkpoints", "ranks")]
+                 for name, x in listed.items()}
+        self.assertEqual(found, {"digits": ["finished", 4, 0, 0, 4, 2], "again": ["finished", 4, 1, 1, 4, 2],
+                                 "banana": ["errored", 2, 0, 1, 2, 2], "killed": ["lost", 2, 0, 0, 2, 2],
+                                 "live": ["running", 2, 0, 0, 2, 2]})
+        self.assertEqual(listed["digits"]["metrics"], {"loss": 0.25, "note": "step 3", "step": 3})
+        self.assertEqual([listed["digits"][k] for k in ("score_name", "score", "driver", "error")],
+                         ["loss", 0.25, None, None])
+        self.assertEqual(listed["live"]["driver"]["pid"], self.runs.drivers[-1].pid)
+        self.assertIn("banana", listed["banana"]["error"])
+        table, _ = troupe("ls", self.storage)
+        self.assertEqual(table.splitlines()[0].split(),
+                         ["NAME", "STATE", "REPORTS", "RESTARTS", "STARTED", "DURATION", "SCORE", "ID"])
+        self.assertRegex(table, r"digits +finished +4 +0 .* loss=0.25 +" + listed["digits"]["id"][:8])
+
+    def test_what_is_no_run_is_named_and_the_runs_are_shown(self):
+        self.runs.make("digits")
+        (self.storage / "pictures").mkdir()
+        (self.storage / "notes.txt").write_text("not a folder")
+        table, complaints = troupe("ls", self.storage)
+        self.assertIn("digits", table)
+        self.assertEqual(complaints, "troupe: pictures: not the folder of a run\n")
+        (strange,) = troupe_json("ls", self.storage)["strange"]
+        self.assertEqual([Path(strange["path"]).name, strange["code"]], ["pictures", "invalid argument"])
+
+    def test_a_damaged_run_is_shown_with_its_cause(self):
+        whole = self.runs.make("digits")
+        for file in ("run.json", "state.json"):
+            path = self.runs.copy(whole, f"broken {file}") / file
+            path.write_bytes(path.read_bytes().replace(b'"', b"'", 1))
+        (self.runs.copy(whole, "no journal") / "journal.jsonl").unlink()
+        listed = self.listed(code=1)
+        self.assertEqual({name: (x["state"], [p["code"] for p in x["problems"]]) for name, x in listed.items()},
+                         {"digits": ("finished", []), "broken run.json": ("finished", ["corrupt"]),
+                          "broken state.json": ("unreadable", ["corrupt"]), "no journal": ("finished", ["corrupt"])})
+        table, complaints = troupe("ls", self.storage, code=1)
+        self.assertEqual(len(table.splitlines()), 5)
+        self.assertIn("broken run.json: ", complaints)
+
+    def test_a_newer_format_is_named(self):
+        whole = self.runs.make("digits")
+        for file, change in (("run.json", {"format": 2}), ("state.json", {"format": 9})):
+            path = self.runs.copy(whole, f"newer {file}") / file
+            path.write_bytes(signed({**json.loads(path.read_text()), **change}))
+        path = self.runs.copy(whole, "newer journal") / "journal.jsonl"
+        first, rest = path.read_bytes().split(b"\n", 1)
+        path.write_bytes(signed({**json.loads(first), "journal": 7}) + rest)
+        listed = self.listed(code=1)
+        self.assertEqual({name: [p["code"] for p in x["problems"]] for name, x in listed.items()},
+                         {"digits": [], "newer run.json": ["unsupported"], "newer state.json": ["unsupported"],
+                          "newer journal": ["unsupported"]})
+
+    def test_what_may_not_be_read_is_an_error(self):
+        self.runs.make("digits")
+        Path(self.runs.folder.name).chmod(0o755)
+        self.storage.chmod(0o755)
+        program = Path(self.runs.folder.name) / "troupe"
+        shutil.copy(TROUPE, program)
+        if os.geteuid() != 0:
+            self.skipTest("only root has runs that others may not read")
+        _, complaints = troupe("ls", self.storage, code=1, program=program, user=NOBODY)
+        self.assertIn("Permission denied", complaints)
+        self.storage.chmod(0o700)
+        _, complaints = troupe("ls", self.storage, code=1, program=program, user=NOBODY)
+        self.assertIn("Permission denied", complaints)
+        _, complaints = troupe("show", "digits", "-s", self.storage, code=1, program=program, user=NOBODY)
+        self.assertIn("Permission denied", complaints)
+
+    def test_a_folder_that_is_no_storage_is_refused(self):
+        run = self.runs.make("digits")
+        file = Path(self.runs.folder.name) / "file"
+        file.write_text("")
+        other = Path(self.runs.folder.name) / "other"
+        (other / "music").mkdir(parents=True)
+        for path, why in ((run, "is a run"), (file, "not a folder"), (self.storage / "none", "no folder"),
+                          (other, "none of its 1 folders is a run")):
+            output, complaint = troupe("ls", path, code=2)
+            self.assertEqual(output, "")
+            self.assertIn(why, complaint)
+
+    def test_an_empty_storage_has_no_runs(self):
+        self.storage.mkdir()
+        self.assertIn("no runs in", troupe("ls", self.storage)[0])
+        self.assertEqual(troupe_json("ls", self.storage)["runs"], [])
+
+    def test_the_storage_may_come_from_the_environment(self):
+        self.runs.make("digits")
+        names, _ = troupe("ls", "--names", environment={"TROUPE_STORAGE": str(self.storage)})
+        self.assertEqual(names, "digits\n")
+
+    def test_colors_are_for_terminals(self):
+        self.runs.make("digits")
+        self.assertNotIn("\033", troupe("ls", self.storage)[0])
+        code, drawn = on_terminal("ls", self.storage)
+        self.assertEqual(code, 0)
+        self.assertIn("\033[32mfinished\033[0m", drawn)
+        self.assertNotIn("\033", on_terminal("ls", self.storage, environment={"NO_COLOR": "1"})[1])
+        self.assertNotIn("\033", on_terminal("ls", self.storage, environment={"TERM": "dumb"})[1])
+        narrow = on_terminal("ls", self.storage, columns=60, environment={"NO_COLOR": "1"})[1]
+        self.assertIn("digits", narrow)
+
+    def test_a_folders_name_does_not_command_the_terminal(self):
+        self.runs.make("digits")
+        (self.storage / "digits").rename(self.storage / "dig\033[2Jits")
+        code, drawn = on_terminal("ls", self.storage, environment={"NO_COLOR": "1"})
+        self.assertEqual(code, 0)
+        self.assertNotIn("\033", drawn)
+
+    def test_a_closed_pipe_ends_it_quietly(self):
+        self.runs.make("digits")
+        for restore in (True, False):  # SIGPIPE kills, or is ignored
+            reader, writer = os.pipe()
+            os.close(reader)
+            done = subprocess.run([TROUPE, "ls", self.storage], stdout=writer, stderr=subprocess.PIPE,
+                                  restore_signals=restore, timeout=LIMIT_S)
+            os.close(writer)
+            self.assertEqual([done.returncode, done.stderr], [-signal.SIGPIPE, b""])
+
+    def test_a_full_disk_is_an_error(self):
+        self.runs.make("digits")
+        with open("/dev/full", "wb") as full:
+            done = subprocess.run([TROUPE, "ls", self.storage], stdout=full, stderr=subprocess.PIPE, timeout=LIMIT_S)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(b"No space left", done.stderr)
+
+
+class ShowTest(CommandLineTest):
+    def test_it_has_config_attempts_failures_and_checkpoints(self):
+        self.runs.make("digits", "--fails-at", 2, "--max-failures", 1)
+        shown = troupe_json("show", "digits", "-s", self.storage)
+        self.assertEqual([shown["config"][k] for k in ("lr", "steps")], [0.5, 4])
+        first, second = shown["attempt_list"]
+        self.assertIn("banana", first["failure"])
+        self.assertEqual([first["reports"], second["reports"]], [2, 2])
+        self.assertEqual([second["resumed_from"], second["failure"]], ["checkpoint_000001", None])
+        self.assertEqual([(x["report"], x["attempt"], x["bytes"], x["best"]) for x in shown["checkpoint_list"]],
+                         [(0, 0, 1, False), (1, 0, 1, False), (2, 1, 1, False), (3, 1, 1, True)])
+        text, _ = troupe("show", "digits", "-s", self.storage)
+        for part in ("Config", "Attempts", "Checkpoints", "Last metrics of rank 0", "banana", "0.25 (best)"):
+            self.assertIn(part, text)
+
+    def test_a_run_is_found_by_name_folder_and_id(self):
+        path = self.runs.make("digits")
+        number = json.loads((path / "run.json").read_text())["id"]
+        for words in (["digits", "-s", self.storage], [path], [f"{path}/"], [number[:6], "-s", self.storage]):
+            self.assertEqual(troupe_json("show", *words)["id"], number)
+        self.assertIn("digits", troupe("show", ".", cwd=path)[0])
+        self.assertIn("digits", troupe("show", "digits", cwd=self.storage)[0])
+
+    def test_a_run_that_does_not_exist_is_refused_with_near_names(self):
+        self.runs.make("digits")
+        for words in (["digist", "-s", self.storage], [self.storage / "digist"]):
+            _, complaint = troupe("show", *words, code=2)
+            self.assertIn("did you mean digits?", complaint)
+        self.assertNotIn("did you mean", troupe("show", "letters", "-s", self.storage, code=2)[1])
+
+    def test_a_live_run_names_its_driver(self):
+        driver, gate = self.runs.hold("live")
+        self.addCleanup(gate.close)
+        self.assertEqual(troupe_json("show", "live", "-s", self.storage)["driver"]["pid"], driver.pid)
+        self.assertIn(f"running (pid {driver.pid} on ", troupe("show", "live", "-s", self.storage)[0])
+
+    def test_a_damaged_part_leaves_the_others(self):
+        path = self.runs.make("digits")
+        (path / "checkpoints/checkpoint_000002/manifest.json").unlink()
+        text, complaint = troupe("show", path, code=1)
+        self.assertIn("damaged", text)
+        self.assertIn("checkpoint_000002", complaint)
+
+
+class TailTest(CommandLineTest):
+    def test_it_prints_the_last_reports(self):
+        self.runs.make("digits", "--steps", 6)
+        text, _ = troupe("tail", "digits", "-s", self.storage, "-n", 2, "-m", "step")
+        first, second = text.splitlines()
+        self.assertRegex(first, r"^4  \S+ \S+  step=4  checkpoint_000004$")
+        self.assertRegex(second, r"^5  \S+ \S+  step=5  checkpoint_000005$")
+        rows = [json.loads(x) for x in troupe("tail", "digits", "-s", self.storage, "--json")[0].splitlines()]
+        self.assertEqual([x["report"] for x in rows], list(range(6)))
+        self.assertEqual(rows[1]["ranks"], [{"loss": 0.5, "note": "step 1", "step": 1}] * 2)
+
+    def test_it_follows_a_live_run_to_its_end(self):
+        driver, gate = self.runs.hold("live")
+        tail = subprocess.Popen([TROUPE, "tail", "live", "-f", "-s", self.storage], stdin=subprocess.DEVNULL,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        rows = [tail.stdout.readline() for _ in range(2)]  # the run is held: no more may come
+        self.assertEqual([x.split()[0] for x in rows], ["0", "1"])
+        gate.close()
+        output, errors = tail.communicate(timeout=LIMIT_S)
+        self.assertEqual([x.split()[0] for x in output.splitlines()], ["2", "3"])
+        self.assertEqual([tail.returncode, errors], [0, "troupe: live is finished\n"])
+
+    def test_it_ends_with_the_driver(self):
+        driver, gate = self.runs.hold("live")
+        tail = subprocess.Popen([TROUPE, "tail", "live", "-f", "-s", self.storage], stdin=subprocess.DEVNULL,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for _ in range(2):
+            tail.stdout.readline()
+        driver.kill()
+        output, errors = tail.communicate(timeout=LIMIT_S)
+        gate.close()
+        self.assertEqual([tail.returncode, output, errors], [0, "", "troupe: live is lost\n"])
+
+    def test_it_ends_when_no_one_reads(self):
+        _, gate = self.runs.hold("live")
+        self.addCleanup(gate.close)
+        tail = subprocess.Popen([TROUPE, "tail", "live", "-f", "-s", self.storage], stdin=subprocess.DEVNULL,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        tail.stdout.readline()
+        tail.stdout.close()
+        self.assertIn(tail.wait(timeout=LIMIT_S), (0, -signal.SIGPIPE))
+        self.assertEqual(tail.stderr.read(), b"")
+        tail.stderr.close()
+
+    def test_a_metric_that_no_report_has_is_refused(self):
+        self.runs.make("digits")
+        _, complaint = troupe("tail", "digits", "-s", self.storage, "-m", "los", code=2)
+        self.assertIn("no report has a metric 'los'; did you mean loss?", complaint)
+
+
+class PlotTest(CommandLineTest):
+    def test_it_draws_a_curve(self):
+        self.runs.make("digits", "--steps", 20)
+        utf8 = {"LC_ALL": "C.UTF-8"}
+        text, _ = troupe("plot", "digits", "loss", "-s", self.storage, "--width", 40, "--height", 5, environment=utf8)
+        lines = text.splitlines()
+        self.assertEqual(len(lines), 7)
+        self.assertIn("loss  last 0.05", lines[0])
+        self.assertTrue(all(len(x) <= 40 for x in lines), text)
+        self.assertRegex(lines[1], "^ +1 │[\u2800-\u28ff]")
+        self.assertRegex(lines[5], "^0.05 │ +[\u2800-\u28ff]+$")
+        ascii_text, _ = troupe("plot", "digits", "loss", "step", "-s", self.storage, environment={"LC_ALL": "C"})
+        self.assertTrue(ascii_text.isascii())
+        self.assertIn("*", ascii_text)
+        self.assertIn("step  last 19", ascii_text)
+
+    def test_its_json_has_the_points(self):
+        self.runs.make("digits")
+        curve = troupe_json("plot", "digits", "loss", "-s", self.storage)["metrics"]["loss"]
+        self.assertEqual(curve["x"], [0, 1, 2, 3])
+        self.assertEqual(curve["mean"], [1, 0.5, 1 / 3, 0.25])
+
+    def test_it_has_the_width_of_the_terminal(self):
+        self.runs.make("digits")
+        code, drawn = on_terminal("plot", "digits", "loss", "-s", self.storage, columns=50,
+                                  environment={"NO_COLOR": "1", "LC_ALL": "C.UTF-8"})
+        self.assertEqual(code, 0)
+        self.assertEqual(max(len(x) for x in drawn.split("\r\n")), 50)
+
+    def test_a_metric_that_no_report_has_is_refused(self):
+        self.runs.make("digits")
+        _, complaint = troupe("plot", "digits", "los", "-s", self.storage, code=2)
+        self.assertIn("the run has loss, step; did you mean loss?", complaint)
+        self.assertIn("the run has loss, step", troupe("plot", "digits", "note", "-s", self.storage, code=2)[1])
+        self.assertIn("The run has loss, step", troupe("plot", "digits", "-s", self.storage, code=2)[1])
+
+
+class CompareTest(CommandLineTest):
+    def compared(self, *options, code=0):
+        self.runs.make("digits")
+        self.runs.make("long", "--steps", 6)
+        page = self.storage.parent / "page.html"
+        return page, troupe_json("compare", "digits", "long", "-s", self.storage, "-o", page, *options, code=code)
+
+    def test_what_differs_is_marked_and_the_best_values_are_there(self):
+        page, found = self.compared()
+        self.assertEqual(found["page"], str(page))
+        self.assertEqual([(x["name"], x["reports"], x["best"]["value"]) for x in found["runs"]],
+                         [("digits", 4, 0.25), ("long", 6, 1 / 6)])
+        self.assertEqual(found["runs"][0]["best"], {"metric": "loss", "order": "min", "value": 0.25})
+        config = {x["name"]: (x["values"], x["differs"]) for x in found["config"]}
+        self.assertEqual(config["steps"], (["4", "6"], True))
+        self.assertEqual(config["lr"], (["0.5", "0.5"], False))
+        self.assertEqual([x["last"] for x in found["metrics"]["step"]], [3, 5])
+        self.assertFalse(any(x["differs"] for x in found["environment"]))
+        text = page.read_text()
+        data = json.loads(re.search(r'id="data">\n(.*?)</script>', text, re.DOTALL)[1])
+        (loss,) = (x for x in data["groups"]["metrics"]["charts"] if x["title"] == "loss")
+        self.assertEqual([(x["label"], len(x["mean"])) for x in loss["curves"]], [("digits", 4), ("long", 6)])
+
+    def test_the_page_lies_in_the_current_folder_or_is_printed(self):
+        page, _ = self.compared()
+        elsewhere = self.storage.parent
+        output, _ = troupe("compare", "digits", "long", "-s", self.storage, cwd=elsewhere)
+        self.assertEqual([output, (elsewhere / "compare.html").read_text()], ["compare.html\n", page.read_text()])
+        self.assertEqual(troupe("compare", "digits", "long", "-s", self.storage, "-o", "-")[0], page.read_text())
+
+    def test_a_damaged_run_is_named_and_the_others_are_shown(self):
+        broken = self.runs.copy(self.runs.make("whole"), "broken") / "journal.jsonl"
+        lines = broken.read_bytes().split(b"\n")
+        lines[3] = lines[3].replace(b"1", b"2", 1)
+        broken.write_bytes(b"\n".join(lines))
+        page = self.storage.parent / "page.html"
+        output, complaints = troupe("compare", "whole", "broken", "-s", self.storage, "-o", page, code=1)
+        self.assertEqual(output, f"{page}\n")
+        self.assertIn("broken: 1 line of the journal could not be read", complaints)
+        self.assertIn("1 line of the journal could not be read", page.read_text())
+
+    def test_wrong_runs_and_files_are_refused(self):
+        self.runs.make("digits")
+        for words, why in ((["digits"], "--help"), (["digits", "digist"], "did you mean digits?"),
+                           (["digits", self.storage / "digits"], "is given twice"),
+                           (["digits", self.storage], "is not the folder of a run")):
+            self.assertIn(why, troupe("compare", *words, "-s", self.storage, code=2)[1])
+        pipe = self.storage.parent / "pipe"
+        os.mkfifo(pipe)
+        self.runs.make("letters")
+        complaint = troupe("compare", "digits", "letters", "-s", self.storage, "-o", pipe, code=2)[1]
+        self.assertIn(f"{pipe} is no regular file", complaint)
+        self.assertTrue(pipe.is_fifo())
+
+
+class VerifyTest(CommandLineTest):
+    def test_whole_runs_pass_also_live_ones(self):
+        self.runs.make("digits")
+        _, gate = self.runs.hold("live")
+        self.addCleanup(gate.close)
+        runs = troupe_json("verify", self.storage)["runs"]
+        self.assertEqual([(x["name"], x["whole"], x["checkpoints"]) for x in runs],
+                         [("digits", True, 4), ("live", True, 2)])
+        self.assertIn("digits: whole", troupe("verify", "digits", "-s", self.storage)[0])
+
+    def test_each_bad_file_is_named(self):
+        path = self.runs.make("digits")
+        flipped = path / "checkpoints/checkpoint_000001/step"
+        flipped.write_bytes(b"7")
+        (path / "checkpoints/checkpoint_000002/step").unlink()
+        manifest = path / "checkpoints/checkpoint_000003/manifest.json"
+        manifest.write_bytes(manifest.read_bytes()[:-3])
+        lines = (path / "journal.jsonl").read_bytes().split(b"\n")
+        lines[2] = lines[2].replace(b"1", b"2", 1)
+        (path / "journal.jsonl").write_bytes(b"\n".join(lines))
+        text, _ = troupe("verify", path, code=1)
+        self.assertIn("damaged", text)
+        for part in ("checkpoint_000001/step", "checkpoint_000002/step", "checkpoint_000003/manifest.json",
+                     "journal.jsonl line 3"):
+            self.assertIn(part, text)
+        (run,) = troupe_json("verify", self.storage, code=1)["runs"]
+        self.assertEqual([run["whole"], len(run["bad"])], [False, 4])
+
+    def test_each_missing_report_is_named(self):
+        path = self.runs.make("digits")
+        journal = path / "journal.jsonl"
+        whole = journal.read_bytes()
+        lines = whole.splitlines(keepends=True)
+        reports = [i for i, x in enumerate(lines) if x.startswith(b'{"batch"')]
+        gap, again = lines.copy(), lines.copy()
+        del gap[reports[1]]
+        again.insert(reports[1], lines[reports[1]])
+        for content, fault in ((gap, "report 1 is missing"), (again, "report 1 comes again after report 1"),
+                               (lines[:reports[2]], "reports 2 to 3 are missing"), ([], "reports 0 to 3 are missing")):
+            journal.write_bytes(b"".join(content))
+            with self.subTest(fault):
+                self.assertIn(f"journal.jsonl: {fault}", troupe("verify", path, code=1)[0])
+        journal.write_bytes(whole)
+        troupe("verify", path)
+
+    def test_a_lost_state_does_not_hide_the_checkpoints(self):
+        path = self.runs.make("digits")
+        (path / "state.json").unlink()
+        (path / "checkpoints/checkpoint_000001/step").write_bytes(b"7")
+        text, _ = troupe("verify", path, code=1)
+        self.assertIn("state.json", text)
+        self.assertIn("checkpoint_000001/step", text)
+
+    def test_what_does_not_exist_is_refused(self):
+        self.runs.make("digits")
+        self.assertIn("did you mean digits?", troupe("verify", "digist", "-s", self.storage, code=2)[1])
+
+
+class ReportTest(CommandLineTest):
+    def test_the_page_takes_the_place_of_files_only(self):
+        self.runs.make("digits")
+        page, pipe = self.storage.parent / "page.html", self.storage.parent / "pipe"
+        page.write_text("old")
+        os.mkfifo(pipe)
+        self.assertEqual(troupe("report", "digits", "-s", self.storage, "-o", page)[0], f"{page}\n")
+        self.assertIn("<html", page.read_text())
+        complaint = troupe("report", "digits", "-s", self.storage, "-o", pipe, code=2)[1]
+        self.assertIn(f"{pipe} is no regular file", complaint)
+        self.assertTrue(pipe.is_fifo())
+
+
+class StopTest(CommandLineTest):
+    def ended(self, *options):
+        """A live run's state and its driver, which was asked while rank 0 waited."""
+        driver, gate = self.runs.hold("live", "--steps", 1_000_000, "--every", 0)
+        stop = subprocess.Popen([TROUPE, "stop", "live", "-s", self.storage, "--wait", *options],
+                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        gate.close()
+        output, errors = stop.communicate(timeout=LIMIT_S)
+        self.assertEqual([stop.returncode, errors], [0, ""])
+        driver.wait(timeout=LIMIT_S)
+        self.assertFalse((self.storage / "live/end_request").exists())
+        return output, driver.stderr.read()
+
+    def test_a_run_is_stopped(self):
+        output, error = self.ended()
+        self.assertEqual(output, "live is aborted\n")
+        self.assertIn("troupe stop", error)
+
+    def test_a_run_is_preempted(self):
+        self.assertEqual(self.ended("--preempt")[0], "live is preempted\n")
+
+    def test_a_request_for_an_earlier_driver_does_not_end_the_next(self):
+        driver, gate = self.runs.hold("live")
+        os.kill(driver.pid, signal.SIGSTOP)
+        troupe("stop", "live", "-s", self.storage)
+        driver.kill()
+        driver.wait()
+        gate.close()
+        self.assertTrue((self.storage / "live/end_request").exists())
+        self.runs.make("live")
+        self.assertEqual(self.listed()["live"]["state"], "finished")
+
+    def test_a_run_without_a_driver_is_refused(self):
+        self.runs.make("digits")
+        self.assertIn("it is finished", troupe("stop", "digits", "-s", self.storage, code=1)[1])
+
+
+class RmTest(CommandLineTest):
+    def test_a_run_goes_completely(self):
+        path = self.runs.make("digits", "--fails-at", 2, "--max-failures", 1)
+        (path / "callbacks" / "judge").mkdir(parents=True)
+        (path / "callbacks" / "judge" / "seen").write_text("3")
+        self.runs.make("letters")
+        output, complaints = troupe("rm", "digits", "--yes", "-s", self.storage)
+        self.assertEqual(complaints, "")
+        self.assertFalse(path.exists())
+        self.assertEqual(list(self.listed()), ["letters"])
+
+    def test_a_live_run_stays(self):
+        driver, gate = self.runs.hold("live")
+        _, complaint = troupe("rm", "live", "--yes", "-s", self.storage, code=1)
+        self.assertIn(f"pid {driver.pid}", complaint)
+        gate.close()
+        self.assertEqual(driver.wait(timeout=LIMIT_S), 0)
+        self.assertEqual(self.listed()["live"]["reports"], 4)
+        troupe("verify", "live", "-s", self.storage)
+
+    def test_a_killed_run_goes(self):
+        driver, gate = self.runs.hold("killed")
+        driver.kill()
+        driver.wait()
+        gate.close()
+        troupe("rm", "killed", "--yes", "-s", self.storage)
+        self.assertFalse((self.storage / "killed").exists())
+
+    def test_files_of_the_user_stay_and_are_named(self):
+        path = self.runs.make("digits")
+        users = ["notes.txt", "checkpoints/mine/model", "checkpoints/checkpoint_000001/readme", "logs/plot.png",
+                 "logs/rank_0.trace.json", "metrics.csv.backup"]
+        for name in users:
+            (path / name).parent.mkdir(exist_ok=True)
+            (path / name).write_text("mine")
+        left = troupe_json("rm", "digits", "--yes", "-s", self.storage, code=1)["left"]
+        self.assertEqual(left, ["checkpoints/checkpoint_000001", "checkpoints/mine", "logs/plot.png",
+                                "logs/rank_0.trace.json", "metrics.csv.backup", "notes.txt"])
+        for name in users:
+            self.assertEqual((path / name).read_text(), "mine")
+        self.assertFalse((path / "run.json").exists())
+
+    def test_links_are_not_followed(self):
+        path = self.runs.make("digits")
+        outside = Path(self.runs.folder.name) / "outside"
+        outside.mkdir()
+        (outside / "precious").write_text("mine")
+        shutil.rmtree(path / "sinks")
+        (path / "sinks").symlink_to(outside)
+        troupe("rm", "digits", "--yes", "-s", self.storage, code=1)  # no driver would touch such a folder
+        self.assertEqual((outside / "precious").read_text(), "mine")
+
+    def test_it_asks_on_a_terminal_only(self):
+        path = self.runs.make("digits")
+        self.assertIn("--yes", troupe("rm", "digits", "-s", self.storage, code=2)[1])
+        self.assertTrue(path.exists())
+        for answer, code, there in (("n", 1, True), ("y", 0, False)):
+            pid, terminal = pty.fork()
+            if pid == 0:
+                os.execv(TROUPE, ["troupe", "rm", str(path)])
+            asked = b""
+            while b"[y/N]" not in asked:
+                asked += os.read(terminal, 4096)
+            self.assertIn(b"Remove digits (finished, 4 reports, 4 checkpoints)", asked)
+            os.write(terminal, answer.encode() + b"\n")
+            with contextlib.suppress(OSError):
+                while os.read(terminal, 4096):
+                    pass
+            self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), code)
+            os.close(terminal)
+            self.assertEqual(path.exists(), there)
+
+
+class ProgramTest(CommandLineTest):
+    def test_wrong_arguments_end_with_2_and_say_where_to_read(self):
+        for words in ([], ["fly"], ["ls", "--fly"], ["show"], ["show", ""], ["completion", "fish"]):
+            output, complaint = troupe(*words, code=2)
+            self.assertEqual(output, "")
+            self.assertRegex(complaint, "--help")
+
+    def test_the_page_has_every_verb_and_option(self):
+        page = (ROOT / "docs/command_line.md").read_text(encoding="utf-8")
+        helped, _ = troupe("--help")
+        verbs = re.findall(r"^  (\w+) ", helped.split("Verbs:\n")[1], re.MULTILINE)
+        self.assertIn("ls", verbs)
+        for verb in verbs:
+            section = re.search(rf"^## `troupe {verb}\b.*?(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
+            self.assertTrue(section, f"docs/command_line.md has no section on {verb}")
+            options = set(re.findall(r"(--[a-z][\w-]*)", troupe(verb, "--help")[0])) - {"--help"}
+            common = {"--json", "--storage"}
+            named = set(re.findall(r"(--[a-z][\w-]*)", section[0]))
+            self.assertLessEqual(options - common, named, f"docs/command_line.md, {verb}")
+            self.assertLessEqual(named - common, options, f"docs/command_line.md, {verb}")
+
+    def test_the_man_page_has_what_help_has(self):
+        page, _ = troupe("man")
+        plain = page.replace("\\-", "-").replace("\\e", "\\")
+        for verb in re.findall(r"^\.SS troupe (\w+)", page, re.MULTILINE):
+            for option in re.findall(r"(--[a-z][\w-]*)", troupe(verb, "--help")[0]):
+                self.assertIn(option, plain)
+        if shutil.which("man"):
+            done = subprocess.run(["man", "--warnings", "-l", "-"], input=page, capture_output=True, text=True)
+            self.assertEqual([done.returncode, done.stderr], [0, ""])
+
+    def test_bash_completes_verbs_options_and_runs(self):
+        self.runs.make("digits")
+        self.runs.make("dice")
+        script = Path(self.runs.folder.name) / "completion"
+        script.write_text(troupe("completion", "bash")[0])
+
+        def completed(*words):
+            code = f"""source {script}; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _troupe 2>/dev/null
+                       printf '%s\\n' "${{COMPREPLY[@]}}" """
+            done = subprocess.run(["bash", "-c", code, "bash", "troupe", *words], capture_output=True, text=True,
+                                  timeout=LIMIT_S, env={**os.environ, "TROUPE_STORAGE": str(self.storage),
+                                                        "PATH": f"{TROUPE.parent}:{os.environ['PATH']}"})
+            return sorted(done.stdout.split())
+
+        self.assertEqual(completed("sh"), ["show"])
+        self.assertEqual(completed("show", "--js"), ["--json"])
+        self.assertEqual(completed("show", "di"), ["dice", "digits"])
+        self.assertEqual(completed("show", "dig"), ["digits"])
+
+
+if __name__ == "__main__":
+    unittest.main()

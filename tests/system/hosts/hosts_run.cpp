@@ -1,0 +1,76 @@
+// A run on whatever hosts it finds, which tells a test where its ranks are.
+//
+//   hosts_run FOLDER [--hosts LIST] [--workers N] [--per-host N] [--waits N]
+//             [--join-ms N]
+//
+// Each rank writes a line to the FIFO `events` in FOLDER. In the first `waits`
+// attempts the ranks then wait for a fault.
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <string>
+
+#include <cereal/cereal.hpp>
+#include <cereal/types/string.hpp>
+
+#include <troupe/train.hpp>
+
+namespace {
+
+struct plan {
+  std::string folder;
+  int waits = 0;
+
+  template <class Archive>
+  void serialize(Archive& ar) {
+    ar(folder, waits);
+  }
+};
+
+void loop(troupe::train_context& context, const plan& x) {
+  char host[256] = {};
+  ::gethostname(host, sizeof(host) - 1);
+  char folder[4096] = {};
+  auto there = ::getcwd(folder, sizeof(folder) - 1);
+  auto text = std::to_string(context.attempt()) + ' '
+              + std::to_string(context.rank()) + ' '
+              + std::to_string(context.node_rank()) + ' '
+              + std::to_string(context.local_rank()) + ' ' + host + ' '
+              + std::to_string(::getpid()) + ' ' + (there ? there : "-") + '\n';
+  auto events = ::open((x.folder + "/events").c_str(), O_WRONLY | O_CLOEXEC);
+  (void) !::write(events, text.data(), text.size());
+  ::close(events);
+  context.barrier();
+  while (static_cast<int>(context.attempt()) < x.waits)
+    ::pause();
+  context.report({{"world", context.world_size()}});
+}
+
+} // namespace
+
+int main(int argc, char** argv) {
+  troupe::init(argc, argv);
+  std::map<std::string, std::string> given;
+  for (int i = 2; i + 1 < argc; i += 2)
+    given[argv[i]] = argv[i + 1];
+  auto number = [&](const char* name, int fallback) {
+    return given.count(name) ? std::stoi(given[name]) : fallback;
+  };
+  std::string folder = argc > 1 ? argv[1] : ".";
+  troupe::train_options options;
+  options.scaling.num_workers = number("--workers", 1);
+  options.scaling.workers_per_host = number("--per-host", 0);
+  options.scaling.join_timeout =
+    std::chrono::milliseconds{number("--join-ms", 60'000)};
+  options.run.name = "run";
+  options.run.storage_path = folder + "/storage";
+  options.run.failure.max_failures = 2;
+  troupe::data_parallel_trainer trainer{
+    loop, plan{folder, number("--waits", 0)}, options};
+  auto result = trainer.fit();
+  return result.error ? 3 : 0;
+}

@@ -1,0 +1,273 @@
+"""Trains with one command on several hosts, over the real sshd and in jobs of the real Slurm.
+
+  hosts_test.py HOSTS_RUN TOOLS [unittest arguments]
+
+The hosts are namespaces, made by the scripts in TOOLS (or TROUPE_HOST_TOOLS), which are not part of this tree. Each class
+is skipped with a reason where they, their engine or the rights for them are missing.
+"""
+import os
+import re
+import select
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+HOSTS_RUN = Path(sys.argv.pop(1)).resolve()
+TOOLS = Path(os.environ.get("TROUPE_HOST_TOOLS") or sys.argv[1])
+sys.argv.pop(1)
+LIMIT_S = 150  # of one program; none comes near it
+
+
+class OnHosts(unittest.TestCase):
+    """Hosts h1, h2 and h3 with an engine on them."""
+    SCRIPT, PROGRAMS = "hosts.sh", []
+
+    @classmethod
+    def setUpClass(cls):
+        if os.geteuid() != 0:
+            raise unittest.SkipTest("only root may make such hosts")
+        for program in [*cls.PROGRAMS, "/usr/sbin/nft", TOOLS / cls.SCRIPT]:
+            if not os.access(program, os.X_OK):
+                raise unittest.SkipTest(f"there is no {program}")
+        cls.folder = Path(tempfile.mkdtemp(prefix="troupe-hosts-"))
+        cls.addClassCleanup(shutil.rmtree, cls.folder, True)
+        cls.environment = {name: value for name, value in os.environ.items() if not name.startswith("SLURM_")}
+        cls.environment["TROUPE_HOSTS"] = str(cls.folder / "hosts")
+        cls.environment["SLURM_CONF"] = str(cls.folder / "hosts.slurm/slurm.conf")
+        cls.bring_up()
+
+    @classmethod
+    def tool(cls, *arguments):
+        done = subprocess.run([TOOLS / arguments[0], *arguments[1:]], capture_output=True, text=True, timeout=LIMIT_S,
+                              env=cls.environment, stdin=subprocess.DEVNULL)
+        if done.returncode:
+            raise AssertionError(f"{arguments} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}")
+        return done.stdout
+
+    def setUp(self):
+        self.work = Path(tempfile.mkdtemp(dir=self.folder))
+        os.mkfifo(self.work / "events")
+        self.events = os.open(self.work / "events", os.O_RDWR)
+        self.addCleanup(os.close, self.events)
+        self.program = HOSTS_RUN
+
+    def start(self, *arguments, prefix=(), host="h1", variables=()):
+        """Starts the program on *host*, in the work folder, as a command of *prefix*."""
+        command = [TOOLS / "hosts.sh", "run", host, "env", *variables, *prefix, self.program, self.work, *arguments]
+        running = subprocess.Popen([str(x) for x in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                   stdin=subprocess.DEVNULL, env=self.environment, cwd=self.work)
+        self.addCleanup(running.stdout.close)
+        self.addCleanup(running.wait)
+        self.addCleanup(running.kill)
+        return running
+
+    def output_of(self, running, code=0):
+        output = running.communicate(timeout=LIMIT_S)[0]
+        self.assertEqual(running.returncode, code, output)
+        return output
+
+    def next_line(self):
+        line = b""
+        while not line.endswith(b"\n"):
+            self.assertTrue(select.select([self.events], [], [], LIMIT_S)[0], "no rank")
+            line += os.read(self.events, 1)
+        return line.decode().split()
+
+    def ranks_of(self, count, attempt=0):
+        """Node, local rank and host of each rank, in order of rank."""
+        found = {}
+        while len(found) < count:
+            number, rank, node, local, host, _, folder = self.next_line()
+            if int(number) == attempt:
+                self.assertEqual(Path(folder).resolve(), self.work.resolve())
+                found[int(rank)] = (int(node), int(local), host)
+        return [found[rank] for rank in sorted(found)]
+
+    def run_on(self, ranks, *arguments, **options):
+        """Runs to the end; returns where the ranks were, and the output."""
+        running = self.start(*arguments, **options)
+        found = self.ranks_of(ranks)
+        return found, self.output_of(running)
+
+    def expect_nothing_left(self, hosts=("h1", "h2", "h3")):
+        """Waits until no process of the program is left on *hosts*; the test's limit is the bound."""
+        for host in hosts:
+            self.tool("hosts.sh", "run", host, "sh", "-c",
+                      "while ps -e -o stat=,args= | grep -v '^Z' | grep -q '[h]osts_run'; do sleep 0.1; done")
+
+    def refused(self, *arguments, **options):
+        return self.output_of(self.start(*arguments, **options), code=3)
+
+
+class OverSsh(OnHosts):
+    SCRIPT, PROGRAMS = "ssh.sh", ["/usr/sbin/sshd", "/usr/bin/ssh"]
+
+    @classmethod
+    def bring_up(cls):
+        cls.addClassCleanup(cls.tool, "hosts.sh", "down")
+        cls.tool("hosts.sh", "up", "3")
+        cls.addClassCleanup(cls.tool, "ssh.sh", "down")
+        cls.tool("ssh.sh", "up")
+        cls.ssh_folder = cls.folder / "hosts.ssh"
+        cls.use_ssh("")
+
+    @classmethod
+    def use_ssh(cls, options):
+        """What is called `ssh` uses the hosts' keys."""
+        path = cls.folder / "bin" / "ssh"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"#!/bin/sh\nexec /usr/bin/ssh {options} -F '{cls.ssh_folder}/config' \"$@\"\n")
+        path.chmod(0o700)
+        cls.environment["PATH"] = f"{path.parent}:{os.environ['PATH']}"
+
+    def test_one_command_trains_on_all_hosts_of_a_list(self):
+        ranks, output = self.run_on(6, "--hosts", "h1,h2,h3", "--workers", "6")
+        self.assertEqual(ranks, [(0, 0, "h1"), (0, 1, "h1"), (1, 0, "h2"), (1, 1, "h2"), (2, 0, "h3"), (2, 1, "h3")])
+        self.assertIn("troupe: 3 hosts (h1-h3) over ssh, because hosts are given; this is h1\n", output)
+        for host in ("h1", "h2", "h3"):  # No agent stays.
+            self.assertNotIn("hosts_run", self.tool("hosts.sh", "run", host, "ps", "-e", "-o", "args"))
+
+    def test_the_hosts_of_a_file_have_their_slots(self):
+        hosts = self.work / "hosts"
+        hosts.write_text("# mine\nh2 slots=1\nh1 slots=4\n")
+        self.assertEqual(self.run_on(3, "--hosts", hosts, "--workers", "3")[0], [(0, 0, "h1"), (0, 1, "h1"), (1, 0, "h2")])
+
+    def test_workers_may_be_counted_for_each_host(self):
+        self.assertEqual(self.run_on(4, "--hosts", "h[1-2]", "--per-host", "2")[0],
+                         [(0, 0, "h1"), (0, 1, "h1"), (1, 0, "h2"), (1, 1, "h2")])
+
+    def test_a_driver_may_be_elsewhere(self):
+        self.assertEqual(self.run_on(2, "--hosts", "h2,h3", "--workers", "2")[0], [(0, 0, "h2"), (1, 0, "h3")])
+
+    def test_fewer_workers_than_hosts_use_the_first_hosts(self):
+        self.assertEqual(self.run_on(1, "--hosts", "h2,h1,h3", "--workers", "1")[0], [(0, 0, "h1")])
+
+    def test_lists_with_mistakes_are_refused(self):
+        (self.work / "empty").write_text("# none\n")
+        for hosts, says in (("h1,h2,h1", "twice"), (self.work / "empty", "no host"), ("h[1-", "character"),
+                            (self.work / "missing", "missing")):
+            with self.subTest(hosts=hosts):
+                self.assertIn(says, self.refused("--hosts", hosts))
+        self.assertIn("slots", self.refused("--hosts", self.file("h1 slots=1\nh2 slots=1\n"), "--workers", "3"))
+
+    def file(self, text):
+        path = self.work / "list"
+        path.write_text(text)
+        return path
+
+    def test_a_name_that_is_no_host_is_named(self):
+        output = self.refused("--hosts", "h1,h9", "--workers", "2", "--join-ms", "2500")
+        self.assertIn("1 of 2 hosts is missing", output)
+        self.assertRegex(output, "h9: .*Could not resolve hostname h9")
+
+    def test_a_host_that_lets_no_one_in_is_named_at_once(self):
+        self.use_ssh("-o PubkeyAuthentication=no")
+        try:
+            output = self.refused("--hosts", "h1,h2", "--workers", "2")
+        finally:
+            self.use_ssh("")
+        self.assertRegex(output, "h2: .*Permission denied")
+
+    def on_own_disk(self, host, program):
+        """Each host has a /dev/shm of its own."""
+        path = f"/dev/shm/{self.work.name}"
+        self.tool("hosts.sh", "run", host, "cp", program, path)
+        return path
+
+    def test_a_host_without_the_program_is_named_at_once(self):
+        self.program = self.on_own_disk("h1", HOSTS_RUN)
+        output = self.refused("--hosts", "h1,h2", "--workers", "2")
+        self.assertRegex(output, f"h2: .*{self.program}: (No such file|not found)")
+
+    def test_a_host_with_another_build_is_named_at_once(self):
+        self.program = self.on_own_disk("h1", HOSTS_RUN)
+        notes = subprocess.run(["readelf", "-n", HOSTS_RUN], capture_output=True, text=True, check=True).stdout
+        build_id = bytes.fromhex(re.search("Build ID: ([0-9a-f]+)", notes)[1])
+        other = self.work / "other"
+        other.write_bytes(HOSTS_RUN.read_bytes().replace(build_id, bytes(reversed(build_id))))
+        other.chmod(0o700)
+        self.on_own_disk("h2", other)
+        self.assertRegex(self.refused("--hosts", "h1,h2", "--workers", "2"), "h2: .*build id")
+
+    def test_a_host_that_lost_its_power_gets_another_agent(self):
+        running = self.start("--hosts", "h1,h3", "--workers", "2", "--waits", "1")
+        self.ranks_of(2)
+        self.tool("hosts.sh", "crash", "h3")
+        self.tool("hosts.sh", "boot", "h3")
+        self.tool("hosts.sh", "run", "h3", "sh", "-ec", "mkdir -p /run/sshd; mount -t tmpfs -o mode=755 sshd /run/sshd; "
+                  f"/usr/sbin/sshd -f '{self.ssh_folder}/sshd_config'")
+        self.assertEqual(self.ranks_of(2, attempt=1), [(0, 0, "h1"), (1, 0, "h3")])
+        self.assertIn("host h3 is lost", self.output_of(running))
+
+    def test_nothing_is_left_of_a_driver_that_is_killed(self):
+        self.start("--hosts", "h1,h2", "--workers", "2", "--waits", "1")
+        self.ranks_of(2)
+        self.tool("hosts.sh", "run", "h1", "pkill", "-KILL", "-f", "--", "--waits")
+        self.expect_nothing_left()
+
+    def test_an_agent_that_is_killed_is_replaced(self):
+        running = self.start("--hosts", "h1,h2", "--workers", "2", "--waits", "1")
+        self.ranks_of(2)
+        self.tool("hosts.sh", "run", "h2", "pkill", "-KILL", "-f", "--", "--node-agent=")
+        self.assertEqual(self.ranks_of(2, attempt=1), [(0, 0, "h1"), (1, 0, "h2")])
+        self.output_of(running)
+
+
+class InSlurm(OnHosts):
+    SCRIPT = "slurm.sh"
+    PROGRAMS = ["/usr/bin/srun", "/usr/sbin/slurmctld", "/usr/sbin/slurmd"]
+    BOTH = [(0, 0, "h1"), (0, 1, "h1"), (1, 0, "h2"), (1, 1, "h2")]
+
+    @classmethod
+    def bring_up(cls):
+        cls.addClassCleanup(cls.tool, "slurm.sh", "down")
+        cls.tool("slurm.sh", "up", "3")
+
+    def test_a_command_of_salloc_uses_the_nodes_of_the_job(self):
+        ranks, output = self.run_on(4, "--workers", "4", prefix=["salloc", "-N2", "-w", "h[1-2]"])
+        self.assertEqual(ranks, self.BOTH)
+        self.assertRegex(output, r"troupe: Slurm job \d+: 2 hosts \(h1, h2\), this is a command of salloc\n")
+
+    def test_a_batch_script_uses_the_nodes_of_the_job(self):
+        script = self.work / "job.sh"
+        script.write_text(f"#!/bin/sh\nexec '{HOSTS_RUN}' '{self.work}' --per-host 2\n")
+        self.program = script
+        running = self.start(prefix=["sbatch", "--wait", "-N2", "-w", "h[1-2]", "-o", self.work / "output"])
+        self.assertEqual(self.ranks_of(4), self.BOTH)
+        self.output_of(running)
+        self.assertRegex((self.work / "output").read_text(), "2 hosts .*, this is its batch script\n")
+
+    def test_the_first_task_of_srun_is_the_driver_and_the_others_end(self):
+        ranks, output = self.run_on(4, "--workers", "4", prefix=["srun", "-N2", "-n3", "-w", "h[1-2]"])
+        self.assertEqual(ranks, self.BOTH)
+        for task in (1, 2):
+            self.assertIn(f"this is task {task} of srun, which ends", output)
+
+    def test_a_node_of_which_nothing_is_left_gets_another_agent(self):
+        running = self.start("--workers", "2", "--waits", "1", prefix=["salloc", "-N2", "-w", "h[1-2]"])
+        self.ranks_of(2)
+        self.tool("hosts.sh", "run", "h2", "pkill", "-KILL", "-f", "--", "--node-agent=")
+        self.assertEqual(self.ranks_of(2, attempt=1), [(0, 0, "h1"), (1, 0, "h2")])
+        self.output_of(running)
+
+    def test_a_driver_may_be_on_a_host_that_is_not_of_the_job(self):
+        ranks, output = self.run_on(2, "--workers", "2", prefix=["salloc", "-N2", "-w", "h[1-2]"], host="h3")
+        self.assertEqual(ranks, [(0, 0, "h1"), (1, 0, "h2")])
+        self.assertIn("a command of salloc, on a host that is not one of them", output)
+
+    def test_nothing_is_left_of_a_driver_that_is_killed(self):
+        self.start("--workers", "2", "--waits", "1", prefix=["salloc", "-N2", "-w", "h[1-2]"])
+        self.ranks_of(2)
+        self.tool("hosts.sh", "run", "h1", "pkill", "-KILL", "-f", "--", "--waits")
+        self.expect_nothing_left()
+
+    def test_hosts_that_are_not_of_the_job_are_refused(self):
+        output = self.refused("--hosts", "h1,h3", "--workers", "2", prefix=["salloc", "-N2", "-w", "h[1-2]"])
+        self.assertIn("host h3 is given, but Slurm job", output)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

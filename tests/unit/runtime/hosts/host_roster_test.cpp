@@ -1,0 +1,244 @@
+#include "troupe/runtime/hosts/host_roster.hpp"
+
+#include <algorithm>
+#include <variant>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace troupe::internal {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+/// A run on three hosts, of which two come by themselves.
+class host_roster_test : public testing::Test {
+protected:
+  static agent_facts facts(std::uint64_t incarnation, const std::string& host,
+                           const std::string& build_id = "aa") {
+    agent_facts x;
+    x.incarnation = incarnation;
+    x.host = host;
+    x.build_id = build_id;
+    x.version = "1";
+    return x;
+  }
+
+  expected<std::size_t> admit(const agent_facts& x) {
+    last.clear();
+    return roster.admit(x, now, last);
+  }
+
+  /// The agent gets a seat and finds its host in order.
+  std::size_t join(std::uint64_t incarnation, const std::string& host) {
+    auto seat = admit(facts(incarnation, host));
+    EXPECT_TRUE(seat) << seat.error().message;
+    if (!seat)
+      return 0;
+    auto decisions = roster.checked(*seat, incarnation, {}, now);
+    EXPECT_TRUE(decisions);
+    if (decisions)
+      last = std::move(*decisions);
+    return *seat;
+  }
+
+  bool starts() const {
+    return !last.empty()
+           && std::holds_alternative<start_with_hosts>(last.back());
+  }
+
+  std::string missing() {
+    now += std::chrono::milliseconds{501};
+    auto decisions = roster.check(now);
+    if (decisions.empty())
+      return "none";
+    auto* few = std::get_if<too_few_hosts>(&decisions.back());
+    return few ? few->reason.message : "none";
+  }
+
+  host_roster::time_point now{std::chrono::hours{1}};
+  host_roster roster{3, facts(100, "h0"),
+                     host_limits{.join = std::chrono::milliseconds{500}},
+                     "10.0.0.1 port 7"};
+  host_decisions last;
+};
+
+TEST_F(host_roster_test, starts_once_all_agents_are_here) {
+  EXPECT_THAT(roster.gather(now), IsEmpty());
+  EXPECT_EQ(join(1, "h1"), 1u);
+  EXPECT_FALSE(starts());
+  EXPECT_EQ(join(2, "h2"), 2u);
+  EXPECT_TRUE(starts());
+}
+
+TEST_F(host_roster_test, waits_for_an_agent_that_checks_its_host) {
+  roster.gather(now);
+  join(1, "h1");
+  ASSERT_TRUE(admit(facts(2, "h2")));
+  EXPECT_THAT(missing(), HasSubstr("h2: no agent has connected"));
+}
+
+TEST_F(host_roster_test, names_missing_hosts_after_the_limit) {
+  roster.gather(now);
+  join(1, "h1");
+  auto text = missing();
+  EXPECT_THAT(text, HasSubstr("1 of 3 hosts is missing"));
+  EXPECT_THAT(text,
+              HasSubstr("host 2: no agent has connected to 10.0.0.1 port 7"));
+}
+
+TEST_F(host_roster_test, says_which_hosts_are_awaited_where) {
+  join(1, "h1");
+  EXPECT_EQ(roster.waiting_text(),
+            "waiting for the agents of host 2 at 10.0.0.1 port 7");
+}
+
+TEST_F(host_roster_test, refuses_another_build_and_keeps_waiting) {
+  roster.gather(now);
+  auto refused = admit(facts(1, "h1", "bb"));
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ec::invalid_config);
+  EXPECT_THAT(refused.error().message, HasSubstr("build id bb"));
+  join(2, "h2");
+  EXPECT_FALSE(starts());
+  join(3, "h1");
+  EXPECT_TRUE(starts());
+}
+
+TEST_F(host_roster_test, remembers_why_an_agent_was_refused) {
+  roster.gather(now);
+  EXPECT_FALSE(admit(facts(1, "h1", "bb")));
+  EXPECT_THAT(missing(), HasSubstr("the agent of h1 was refused: its program"));
+}
+
+TEST_F(host_roster_test, a_host_with_a_problem_leaves_its_seat) {
+  roster.gather(now);
+  auto seat = admit(facts(1, "h1"));
+  ASSERT_TRUE(seat);
+  EXPECT_TRUE(roster.checked(*seat, 1, {ec::storage, "read-only"}, now));
+  join(2, "h2");
+  EXPECT_THAT(missing(), HasSubstr("h1: read-only"));
+}
+
+TEST_F(host_roster_test, refuses_more_agents_than_hosts) {
+  join(1, "h1");
+  join(2, "h2");
+  auto refused = admit(facts(3, "h3"));
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ec::conflict);
+  EXPECT_THAT(refused.error().message, HasSubstr("h0, h1, h2"));
+}
+
+TEST_F(host_roster_test, a_host_that_comes_back_gets_its_own_seat) {
+  join(1, "h1");
+  join(2, "h2");
+  roster.gone(1, 1, "lost", now);
+  roster.gone(2, 2, "lost", now);
+  EXPECT_EQ(join(3, "h2"), 2u);
+  EXPECT_EQ(join(4, "other"), 1u);
+}
+
+TEST_F(host_roster_test, an_agent_that_was_replaced_counts_no_more) {
+  join(1, "h1");
+  roster.gone(1, 1, "lost", now);
+  join(3, "h1");
+  EXPECT_FALSE(roster.checked(1, 1, {}, now));
+  EXPECT_THAT(roster.gone(1, 1, "again", now), IsEmpty());
+  join(2, "h2");
+  EXPECT_FALSE(roster.gather(now).empty()) << "all are here";
+}
+
+TEST_F(host_roster_test, names_the_host_that_an_attempt_lost) {
+  join(1, "h1");
+  join(2, "h2");
+  roster.gone(2, 2, "its connection ended", now);
+  roster.gather(now);
+  EXPECT_THAT(missing(), HasSubstr("h2: its connection ended"));
+}
+
+TEST_F(host_roster_test, agents_that_are_quiet_for_hours_stay) {
+  join(1, "h1");
+  join(2, "h2");
+  now += std::chrono::hours{5};
+  EXPECT_FALSE(roster.gather(now).empty());
+}
+
+/// A run on three hosts, of which h1 and h2 are launched.
+class launched_roster_test : public host_roster_test {
+protected:
+  launched_roster_test() {
+    roster = host_roster{{"h1", "h2"},
+                         facts(100, "h0"),
+                         host_limits{.join = std::chrono::milliseconds{500}},
+                         "10.0.0.1 port 7",
+                         [] { return 0.0; }};
+    for (auto& x : roster.gather(now))
+      if (auto* launch = std::get_if<launch_agent>(&x))
+        launches.push_back(launch->launch);
+  }
+
+  static agent_facts launched(std::uint64_t launch, std::uint64_t incarnation,
+                              const std::string& build_id = "aa") {
+    auto x = facts(incarnation, "its-own-name", build_id);
+    x.launch = launch;
+    return x;
+  }
+
+  template <class T>
+  int count() const {
+    return static_cast<int>(std::ranges::count_if(
+      last, [](auto& x) { return std::holds_alternative<T>(x); }));
+  }
+
+  std::vector<std::uint64_t> launches;
+};
+
+TEST_F(launched_roster_test, an_agent_has_the_host_that_it_was_launched_on) {
+  ASSERT_EQ(launches.size(), 2u);
+  auto seat = admit(launched(launches[1], 7));
+  ASSERT_TRUE(seat);
+  EXPECT_EQ(*seat, 2u);
+  EXPECT_EQ(roster.name(2), "h2");
+  EXPECT_EQ(admit(launched(launches[1], 8)).error().code, ec::conflict);
+}
+
+TEST_F(launched_roster_test, takes_no_agents_that_it_did_not_launch) {
+  EXPECT_EQ(admit(facts(7, "h1")).error().code, ec::invalid_config);
+  EXPECT_EQ(admit(launched(99, 7)).error().code, ec::stopped);
+}
+
+TEST_F(launched_roster_test, launches_again_after_a_while) {
+  last = roster.launcher_ended(launches[0], "refused", true, now);
+  EXPECT_EQ(count<launch_agent>(), 0);
+  now += std::chrono::seconds{1};
+  last = roster.check(now);
+  ASSERT_EQ(count<launch_agent>(), 1);
+  EXPECT_NE(roster.launch_of(1), launches[0]);
+  EXPECT_EQ(admit(launched(launches[0], 7)).error().code, ec::stopped);
+}
+
+TEST_F(launched_roster_test, a_lost_host_is_launched_with_the_next_attempt) {
+  for (std::size_t i : {0, 1}) {
+    ASSERT_TRUE(admit(launched(launches[i], i + 1)));
+    roster.checked(i + 1, i + 1, {}, now);
+  }
+  last = roster.gone(2, 2, "lost", now);
+  EXPECT_EQ(count<end_launcher>(), 1);
+  now += std::chrono::minutes{5};
+  last = roster.gather(now);
+  EXPECT_EQ(count<launch_agent>(), 1);
+}
+
+TEST_F(launched_roster_test, gives_up_a_host_that_can_never_work) {
+  EXPECT_FALSE(admit(launched(launches[0], 7, "bb")));
+  EXPECT_EQ(count<end_launcher>(), 1);
+  EXPECT_EQ(count<host_given_up>(), 1);
+  ASSERT_EQ(count<too_few_hosts>(), 1);
+  EXPECT_THAT(std::get<too_few_hosts>(last.back()).reason.message,
+              HasSubstr("h1: the agent of its-own-name was refused"));
+}
+
+} // namespace
+} // namespace troupe::internal

@@ -1,0 +1,130 @@
+#include <fcntl.h>
+
+#include <gmock/gmock.h>
+
+#include "tests/support/temporary_folder.hpp"
+#include "troupe/runtime/sweep/sweep_store.hpp"
+
+namespace troupe::internal::test {
+
+using testing::HasSubstr;
+
+class sweep_store_test : public ::testing::Test {
+protected:
+  using store = expected<std::unique_ptr<sweep_store>>;
+
+  store open(const std::string& space = "[1]",
+             const std::string& searcher = "grid") {
+    sweep_description x;
+    x.name = "sweep";
+    x.space = space;
+    x.searcher = searcher;
+    return sweep_store::open(storage_.path(), std::move(x));
+  }
+
+  static trial trial_of(std::size_t index) {
+    trial x;
+    x.index = index;
+    x.name = trial_name(index);
+    x.params = {{"lr", 0.1}, {"kind", "a"}};
+    return x;
+  }
+
+  static trial ended(trial x) {
+    x.status = run_status_kind::finished;
+    x.score = 0.5;
+    x.metrics = {{"loss", 0.5}, {"step", 3}};
+    x.reports = 4;
+    x.seconds = 1.5;
+    x.reason = "it was good enough";
+    return x;
+  }
+
+  fs::path file(const char* name) const { return storage_ / "sweep" / name; }
+
+  temporary_folder storage_;
+};
+
+TEST_F(sweep_store_test, returns_what_an_earlier_start_has_stored) {
+  std::string id;
+  {
+    auto first = open().value();
+    id = first->description().id;
+    EXPECT_EQ(id.size(), 32u);
+    for (std::size_t i = 0; i < 3; ++i)
+      ASSERT_TRUE(first->begin(trial_of(i)));
+    ASSERT_TRUE(first->compare({"loss", {1, 0, 0.5, false}}));
+    ASSERT_TRUE(first->end(ended(trial_of(2))));
+    ASSERT_TRUE(first->end(ended(trial_of(0))));
+  }
+  auto next = open().value();
+  EXPECT_EQ(next->description().id, id);
+  auto& x = next->history();
+  EXPECT_THAT(x.trials, testing::ElementsAre(ended(trial_of(0)), trial_of(1),
+                                             ended(trial_of(2))));
+  EXPECT_THAT(x.ends, testing::ElementsAre(2, 0));
+  ASSERT_EQ(x.comparisons.size(), 1u);
+  EXPECT_EQ(x.comparisons[0].metric, "loss");
+  EXPECT_EQ(x.comparisons[0].content, (halving::entry{1, 0, 0.5, false}));
+}
+
+TEST_F(sweep_store_test, forgets_a_line_that_was_not_finished) {
+  ASSERT_TRUE(open().value()->begin(trial_of(0)));
+  auto whole = bytes_of(file("sweep.jsonl"));
+  write_bytes(file("sweep.jsonl"), whole + whole.substr(0, 20));
+  auto next = open().value();
+  EXPECT_EQ(next->history().trials.size(), 1u);
+  ASSERT_TRUE(next->begin(trial_of(1)));
+  next.reset();
+  EXPECT_EQ(open().value()->history().trials.size(), 2u);
+}
+
+TEST_F(sweep_store_test, names_a_damaged_line) {
+  {
+    auto first = open().value();
+    ASSERT_TRUE(first->begin(trial_of(0)));
+    ASSERT_TRUE(first->begin(trial_of(1)));
+  }
+  auto bytes = bytes_of(file("sweep.jsonl"));
+  bytes[10] ^= 1;
+  write_bytes(file("sweep.jsonl"), bytes);
+  auto next = open();
+  ASSERT_FALSE(next);
+  EXPECT_EQ(next.error().code, ec::corrupt);
+  EXPECT_THAT(next.error().message, HasSubstr("sweep.jsonl, line 1"));
+  EXPECT_EQ(bytes_of(file("sweep.jsonl")), bytes) << "left as it is";
+}
+
+TEST_F(sweep_store_test, refuses_another_sweep_once_a_trial_has_begun) {
+  ASSERT_TRUE(open("[1]"));
+  ASSERT_TRUE(open("[2]").value()->begin(trial_of(0)));
+  auto other = open("[3]");
+  ASSERT_FALSE(other);
+  EXPECT_EQ(other.error().code, ec::conflict);
+  EXPECT_THAT(other.error().message,
+              HasSubstr("its space is [2], this one's is [3]"));
+  EXPECT_FALSE(open("[2]", "random, seed 0"));
+  EXPECT_TRUE(open("[2]"));
+}
+
+TEST_F(sweep_store_test, refuses_the_folder_of_a_run_or_of_something_else) {
+  fs::create_directory(storage_ / "sweep");
+  write_bytes(file("notes.txt"), "mine");
+  auto x = open();
+  ASSERT_FALSE(x);
+  EXPECT_EQ(x.error().code, ec::conflict);
+  EXPECT_THAT(x.error().message, HasSubstr("holds notes.txt, but no sweep"));
+  write_bytes(file("run.json"), "{}");
+  EXPECT_THAT(open().error().message, HasSubstr("is the folder of a run"));
+  EXPECT_FALSE(fs::exists(file("sweep.json")));
+}
+
+TEST_F(sweep_store_test, serves_one_process_at_a_time) {
+  auto first = open().value();
+  auto second = open();
+  ASSERT_FALSE(second);
+  EXPECT_EQ(second.error().code, ec::conflict);
+  EXPECT_THAT(second.error().message, HasSubstr("another process"));
+}
+
+} // namespace troupe::internal::test

@@ -1,0 +1,290 @@
+#include "troupe/trainers/parse_config.hpp"
+
+#include <cmath>
+#include <fstream>
+
+#include <gtest/gtest.h>
+
+#include "tests/support/temporary_folder.hpp"
+
+namespace troupe::internal::parse_config_cases {
+
+using namespace test;
+
+namespace {
+
+enum class rule { sgd, adam };
+
+struct optimizer_fields {
+  double lr = 0.1;
+  rule kind = rule::adam;
+  TROUPE_FIELDS(lr, kind)
+};
+
+struct config {
+  int epochs = 3;
+  std::uint8_t small = 7;
+  float clip = 1;
+  bool shuffle = false;
+  std::string note = "none";
+  fs::path data;
+  std::optional<int> limit = 5;
+  std::vector<int> layers{64, 32};
+  std::array<double, 2> betas{0.9, 0.999};
+  std::map<std::string, int> weights;
+  std::vector<optimizer_fields> groups;
+  optimizer_fields optimizer;
+  TROUPE_FIELDS(epochs, small, clip, shuffle, note, data, limit, layers, betas,
+                weights, groups, optimizer)
+};
+
+using words = std::vector<const char*>;
+
+expected<parsed_fields> parsed(words arguments, words environment = {},
+                               const parse_options& options = {}) {
+  arguments.insert(arguments.begin(), "bin/program");
+  environment.push_back(nullptr);
+  return read_config(shape_of<config>(), to_config_value(config{}),
+                     static_cast<int>(arguments.size()), arguments.data(),
+                     environment.data(), options);
+}
+
+config value(words arguments, words environment = {}) {
+  auto read = parsed(std::move(arguments), std::move(environment));
+  if (!read) {
+    ADD_FAILURE() << read.error().message;
+    return {};
+  }
+  config result;
+  assign_config(result, read->values);
+  return result;
+}
+
+std::string problem(words arguments, words environment = {}) {
+  auto read = parsed(std::move(arguments), std::move(environment));
+  return read ? "none" : read.error().message;
+}
+
+class parse_config_test : public testing::Test {
+protected:
+  std::string file(const std::string& text) {
+    auto path = (folder_.path() / "config.json").string();
+    std::ofstream{path} << text;
+    return path;
+  }
+
+  /// The error about a file with *text*, without the file's name.
+  std::string file_problem(const std::string& text) {
+    auto path = file(text);
+    auto result = problem({"--config", path.c_str()});
+    auto begin = result.find(path);
+    return begin == result.npos ? result : result.erase(begin, path.size());
+  }
+
+private:
+  temporary_folder folder_;
+};
+
+} // namespace
+
+TEST_F(parse_config_test, without_options_the_defaults_stay) {
+  auto x = value({});
+  EXPECT_EQ(x.epochs, 3);
+  EXPECT_EQ(x.limit, 5);
+  EXPECT_EQ(x.layers, (std::vector{64, 32}));
+}
+
+TEST_F(parse_config_test, reads_every_kind_of_field) {
+  auto x = value({"--epochs",
+                  "1e3",
+                  "--small=255",
+                  "--clip",
+                  "-2.5",
+                  "--shuffle",
+                  "--note",
+                  "a=b",
+                  "--data=/d",
+                  "--limit=",
+                  "--layers",
+                  "1,2,3",
+                  "--betas=[0.5,1]",
+                  "--weights",
+                  R"({"a":1})",
+                  "--groups",
+                  R"([{"lr":2},{"kind":"sgd"}])",
+                  "--optimizer.lr",
+                  "1e-3",
+                  "--optimizer.kind=sgd"});
+  EXPECT_EQ(x.epochs, 1000);
+  EXPECT_EQ(x.small, 255);
+  EXPECT_EQ(x.clip, -2.5f);
+  EXPECT_TRUE(x.shuffle);
+  EXPECT_EQ(x.note, "a=b");
+  EXPECT_EQ(x.data, "/d");
+  EXPECT_EQ(x.limit, std::nullopt);
+  EXPECT_EQ(x.layers, (std::vector{1, 2, 3}));
+  EXPECT_EQ(x.betas, (std::array{0.5, 1.0}));
+  EXPECT_EQ(x.weights.at("a"), 1);
+  ASSERT_EQ(x.groups.size(), 2u);
+  EXPECT_EQ(x.groups[0].lr, 2);
+  EXPECT_EQ(x.groups[0].kind, rule::adam);
+  EXPECT_EQ(x.groups[1].kind, rule::sgd);
+  EXPECT_EQ(x.optimizer.lr, 1e-3);
+  EXPECT_EQ(x.optimizer.kind, rule::sgd);
+}
+
+TEST_F(parse_config_test, a_flag_takes_a_value_only_if_one_follows) {
+  EXPECT_FALSE(value({"--shuffle", "false"}).shuffle);
+  EXPECT_TRUE(value({"--shuffle", "--epochs", "2"}).shuffle);
+  EXPECT_EQ(problem({"--shuffle", "maybe"}),
+            "'maybe' is not an option: write --name value or --name=value");
+}
+
+TEST_F(parse_config_test, the_command_line_wins_over_environment_and_file) {
+  auto path =
+    file(R"({"epochs":10,"note":"file","optimizer":{"lr":5},"limit":null})");
+  auto x = value({"--config", path.c_str(), "--epochs=30"},
+                 {"TROUPE_CONFIG_EPOCHS=20", "TROUPE_CONFIG_NOTE=variable",
+                  "TROUPE_CONFIG_OPTIMIZER__KIND=sgd", "OTHER=1"});
+  EXPECT_EQ(x.epochs, 30);
+  EXPECT_EQ(x.note, "variable");
+  EXPECT_EQ(x.optimizer.lr, 5);
+  EXPECT_EQ(x.optimizer.kind, rule::sgd);
+  EXPECT_EQ(x.limit, std::nullopt);
+}
+
+TEST_F(parse_config_test, minus_signs_in_names_are_read_as_underscores) {
+  EXPECT_EQ(problem({"--no-such"}),
+            problem({"--no_such"})); // The same, unknown, name.
+}
+
+TEST_F(parse_config_test, errors_of_the_command_line_name_the_field) {
+  EXPECT_EQ(problem({"--epoch", "3"}),
+            "there is no option '--epoch'; there is epochs");
+  EXPECT_EQ(problem({"--epochs"}), "--epochs has no value");
+  EXPECT_EQ(problem({"--epochs", "--shuffle"}), "--epochs has no value");
+  EXPECT_EQ(problem({"--epochs=1", "--epochs", "2"}),
+            "--epochs is given twice");
+  EXPECT_EQ(problem({"--epochs", "many"}),
+            "--epochs: expected integer, got 'many'");
+  EXPECT_EQ(problem({"--epochs", "1.5"}),
+            "--epochs: expected integer, got '1.5'");
+  EXPECT_EQ(problem({"--epochs", ""}), "--epochs: expected integer, got ''");
+  EXPECT_EQ(problem({"--epochs", "3000000000"}),
+            "--epochs: 3000000000 is out of range, -2147483648 to 2147483647");
+  EXPECT_EQ(problem({"--small", "256"}),
+            "--small: 256 is out of range, 0 to 255");
+  EXPECT_EQ(problem({"--small", "-1"}),
+            "--small: -1 is out of range, 0 to 255");
+  EXPECT_EQ(problem({"--small", "1e99"}),
+            "--small: 1e99 is out of range, 0 to 255");
+  EXPECT_EQ(problem({"--clip", "1e39"}),
+            "--clip: the number is out of range for a float");
+  EXPECT_EQ(problem({"--optimizer.lr", "1e999"}),
+            "--optimizer.lr: 1e999 is out of range");
+  EXPECT_EQ(problem({"--optimizer.kind", "adamw"}),
+            "--optimizer.kind: expected sgd|adam, got 'adamw'");
+  EXPECT_EQ(problem({"--betas", "1,2,3"}),
+            "--betas: expected list of number, 2 of them, got '1,2,3'");
+  EXPECT_EQ(problem({"--layers", "1,x"}),
+            "--layers: expected integer, got 'x'");
+  EXPECT_EQ(problem({"--layers", "[1,\"x\"]"}),
+            "--layers: 1: expected integer, got '\"x\"'");
+  EXPECT_NE(problem({"--weights", "{"}).find("--weights is not JSON"),
+            std::string::npos);
+  EXPECT_EQ(problem({"3"}),
+            "'3' is not an option: write --name value or --name=value");
+}
+
+TEST_F(parse_config_test, errors_of_the_environment_name_the_variable) {
+  EXPECT_EQ(problem({}, {"TROUPE_CONFIG_EPOCH=3"}),
+            "the variable TROUPE_CONFIG_EPOCH names no field; there is "
+            "TROUPE_CONFIG_EPOCHS");
+  EXPECT_EQ(problem({}, {"TROUPE_CONFIG_EPOCHS=x"}),
+            "TROUPE_CONFIG_EPOCHS: expected integer, got 'x'");
+}
+
+TEST_F(parse_config_test, errors_of_a_file_name_the_field) {
+  EXPECT_EQ(file_problem(R"({"optimizer":{"rl":1}})"),
+            ": there is no field 'optimizer.rl'; there is lr, kind");
+  EXPECT_EQ(file_problem(R"({"epochs":"3"})"),
+            ": epochs: expected integer, got '\"3\"'");
+  EXPECT_EQ(file_problem(R"({"epochs":3000000000})"),
+            ": epochs: 3000000000 is out of range, -2147483648 to 2147483647");
+  EXPECT_EQ(file_problem(R"({"epochs":1,"epochs":2})"),
+            ": 'epochs' is there twice");
+  EXPECT_EQ(file_problem(R"({"groups":[{"lr":1,"x":2}]})"),
+            ": there is no field 'groups.0.x'; there is lr, kind");
+  EXPECT_EQ(file_problem("[]"), ": expected JSON object, got '[]'");
+  EXPECT_NE(file_problem("{").find(" is not JSON: "), std::string::npos);
+  EXPECT_NE(
+    problem({"--config", "/nowhere/at/all.json"}).find("/nowhere/at/all.json"),
+    std::string::npos);
+}
+
+TEST_F(parse_config_test, help_lists_all_fields_with_types_and_defaults) {
+  auto help = parsed({"--help"}, {}, {.about = "Trains."})->help;
+  EXPECT_EQ(help.find("usage: program [options]\nTrains.\n"), 0u) << help;
+  for (auto line :
+       {"--epochs          integer", "[3]\n", "--optimizer.lr    number",
+        "[0.1]\n", "--optimizer.kind  sgd|adam", "[adam]\n",
+        "--limit           integer, or nothing", "[[64,32]]\n",
+        "TROUPE_CONFIG_EPOCHS"})
+    EXPECT_NE(help.find(line), help.npos) << line << "\n" << help;
+  EXPECT_EQ(parsed({"-h"})->help.empty(), false);
+}
+
+TEST_F(parse_config_test, a_path_may_begin_at_home) {
+  ::setenv("HOME", "/home/me", 1);
+  EXPECT_EQ(value({"--data", "~/d"}).data, "/home/me/d");
+  EXPECT_EQ(value({"--data", "~x"}).data, "~x");
+}
+
+TEST_F(parse_config_test, a_config_may_not_have_the_names_of_a_run) {
+  auto shape = shape_of<config>();
+  shape.names[0] = "workers";
+  auto values = to_config_value(config{});
+  add_launch_fields(shape, values, {}, 2);
+  words arguments{"program"};
+  EXPECT_THROW(static_cast<void>(
+                 read_config(shape, values, 1, arguments.data(), nullptr, {})),
+               std::logic_error);
+}
+
+struct checked {
+  int epochs = 1;
+  TROUPE_FIELDS(epochs)
+
+  void validate() const {
+    if (epochs < 1)
+      throw std::invalid_argument{"epochs must be at least 1"};
+  }
+};
+
+TEST_F(parse_config_test, gives_a_run_its_options) {
+  std::vector<std::string> text{"program",    "--workers=3", "--name", "x",
+                                "--epochs=2", "--hosts",     "a,b"};
+  std::vector<char*> arguments;
+  for (auto& one : text)
+    arguments.push_back(one.data());
+  train_options run{.scaling = {.num_workers = 2},
+                    .run = {.storage_path = "runs"}};
+  run.scaling.workers_per_host = 4;
+  auto x = parse_config<checked>(7, arguments.data(), run);
+  EXPECT_EQ(x.epochs, 2);
+  EXPECT_EQ(run.scaling.num_workers, 3);
+  EXPECT_EQ(run.scaling.workers_per_host, 0) << "3 are all";
+  EXPECT_EQ(run.scaling.hosts, std::vector<std::string>{"a,b"});
+  EXPECT_FALSE(run.scaling.use_gpu);
+  EXPECT_EQ(run.run.name, "x");
+  EXPECT_EQ(run.run.storage_path, "runs");
+}
+
+TEST(parse_config_death_test, a_wrong_option_ends_the_program_with_2) {
+  char name[] = "bin/program", option[] = "--epochs=0";
+  char* arguments[] = {name, option};
+  EXPECT_EXIT(parse_config<checked>(2, arguments), testing::ExitedWithCode(2),
+              "^program: epochs must be at least 1 \\(--help lists");
+}
+
+} // namespace troupe::internal::parse_config_cases

@@ -1,0 +1,149 @@
+#include "troupe/trainers/ring/join_ring.hpp"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+
+#include "ring_fixture.hpp"
+
+namespace troupe::internal {
+
+namespace {
+
+using namespace std::chrono_literals;
+using test::on_hosts;
+using test::ring_ports;
+
+/// A stranger's connection, which says *what*.
+unique_fd stranger_at(const ring_port& port, const std::string& what) {
+  unique_fd result{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+  sockaddr_in to{};
+  to.sin_family = AF_INET;
+  to.sin_port = htons(port.port());
+  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  EXPECT_EQ(
+    ::connect(result.get(), reinterpret_cast<sockaddr*>(&to), sizeof(to)), 0);
+  EXPECT_EQ(::send(result.get(), what.data(), what.size(), MSG_NOSIGNAL),
+            static_cast<ssize_t>(what.size()));
+  return result;
+}
+
+/// Whether a byte travels around the ring.
+bool is_whole(ring_ports& ports) {
+  std::vector<char> ends(ports.seats.size(), 0);
+  on_hosts(ends.size(), [&](std::size_t host) {
+    auto ring = ports.ring(host);
+    std::vector<char> data{static_cast<char>(host == 0 ? 'x' : '?')};
+    auto done = ring->run(ring->broadcast(
+      test::call_number(1), std::as_writable_bytes(std::span{data}), 0));
+    EXPECT_TRUE(done) << done.error().message;
+    ends[host] = data[0];
+  });
+  return ends == std::vector<char>(ends.size(), 'x');
+}
+
+TEST(join_ring_test, strangers_disturb_nothing) {
+  std::vector<bool> kinds{false};
+#ifdef TROUPE_TEST_TLS
+  kinds.push_back(true);
+#endif
+  for (auto encrypted : kinds) {
+    ring_ports ports{3, encrypted};
+    std::vector<unique_fd> strangers;
+    for (auto& port : ports.ports) {
+      for (int i = 0; i < 20; ++i) // more than are held
+        strangers.push_back(stranger_at(port, ""));
+      strangers.push_back(stranger_at(port, "GET / HTTP/1.0\r\n\r\n"));
+      strangers.push_back(stranger_at(port, std::string(4096, 'x')));
+    }
+    EXPECT_TRUE(is_whole(ports)) << encrypted;
+  }
+}
+
+TEST(join_ring_test, connects_over_ipv6) {
+  if (!ring_port::open("::1"))
+    GTEST_SKIP() << "this host has no IPv6";
+  ring_ports ports{2, false, "::1"};
+  EXPECT_TRUE(is_whole(ports));
+}
+
+TEST(join_ring_test, refuses_names_and_addresses_of_other_hosts) {
+  for (auto address : {"localhost", "", "127.0.0.1:80", "192.0.2.1"}) {
+    auto port = ring_port::open(address);
+    ASSERT_FALSE(port) << address;
+    EXPECT_EQ(port.error().code, ec::invalid_config);
+    EXPECT_NE(port.error().message.find(address), std::string::npos)
+      << port.error().message;
+  }
+}
+
+TEST(join_ring_test, names_the_neighbor_that_is_missing) {
+  ring_ports ports{3, false};
+  // Host b is there, but calls no one; host c has left.
+  ports.ports[2] = *ring_port::open("127.0.0.1");
+  auto late = ports.join(1, 100ms);
+  ASSERT_FALSE(late);
+  EXPECT_EQ(late.error().code, ec::timeout);
+  EXPECT_NE(late.error().message.find("host c (ranks 4-5) could not be reached "
+                                      "at 127.0.0.1 port "),
+            std::string::npos)
+    << late.error().message;
+}
+
+TEST(join_ring_test, another_attempt_is_no_neighbor) {
+  ring_ports ports{2, false};
+  auto others = ports.seats;
+  others[1].token = std::string(32, '0');
+  join_ring_args args;
+  args.limit = 300ms;
+  std::thread there{[&] { EXPECT_FALSE(ports.join(1, 300ms)); }};
+  auto here = join_ring(ports.ports[0], others, 0, args);
+  there.join();
+  ASSERT_FALSE(here);
+  EXPECT_EQ(here.error().code, ec::timeout);
+}
+
+TEST(join_ring_test, all_hosts_encrypt_or_none) {
+  ring_ports ports{2, false};
+  ports.seats[1].encrypted = true;
+  auto joined = ports.join(0);
+  ASSERT_FALSE(joined);
+  EXPECT_EQ(joined.error().code, ec::invalid_config);
+}
+
+TEST(join_ring_test, ends_when_it_is_asked_to_stop) {
+  ring_ports ports{2, false};
+  unique_fd stop{::eventfd(1, EFD_CLOEXEC)};
+  join_ring_args args;
+  args.stop = stop.get();
+  auto joined = join_ring(ports.ports[0], ports.seats, 0, args);
+  ASSERT_FALSE(joined);
+  EXPECT_EQ(joined.error().code, ec::stopped);
+}
+
+#ifdef TROUPE_TEST_TLS
+TEST(join_ring_test, refuses_a_certificate_of_another_run) {
+  ring_ports ports{2, true};
+  auto strange = *make_certificates("run1"); // the same name, later
+  std::thread there{[&] { EXPECT_FALSE(ports.join(1, 1500ms)); }};
+  join_ring_args args;
+  args.security = *tls_security::make(strange.agent, "run1");
+  args.limit = 1500ms;
+  auto here = join_ring(ports.ports[0], ports.seats, 0, args);
+  there.join();
+  ASSERT_FALSE(here);
+  EXPECT_EQ(here.error().code, ec::timeout);
+  EXPECT_NE(here.error().message.find("certificate"), std::string::npos)
+    << here.error().message;
+}
+#endif
+
+TEST(join_ring_test, refuses_a_seat_that_is_none) {
+  for (auto text : {"", "1\n2\n3", "x\n1\n127.0.0.1\n1\n\n0\na"})
+    EXPECT_FALSE(decode_seat(text)) << text;
+}
+
+} // namespace
+
+} // namespace troupe::internal

@@ -1,0 +1,144 @@
+#include <algorithm>
+#include <memory>
+
+#include "tools/troupe/runs.hpp"
+#include "tools/troupe/verbs.hpp"
+#include "troupe/callbacks/report_page/comparison.hpp"
+#include "troupe/callbacks/report_page/page_data.hpp"
+#include "troupe/runtime/text.hpp"
+
+// troupe compare: one page for several runs.
+
+namespace troupe::tool {
+
+using namespace internal;
+
+namespace {
+
+/// More cannot be told apart by color and dashes.
+constexpr int max_runs = 32;
+
+struct compare_arguments {
+  std::vector<std::string> runs;
+  std::string storage;
+  std::string output = "compare.html";
+  bool json = false;
+};
+
+expected<std::vector<fs::path>> paths_of(const compare_arguments& x) {
+  TROUPE_TRY(auto folder, storage_folder(x.storage));
+  std::vector<fs::path> result;
+  for (auto& run : x.runs) {
+    TROUPE_TRY(auto path, find_run(run, folder));
+    if (std::ranges::count(result, path) > 0)
+      return failure(ec::invalid_argument, path.string() + " is given twice");
+    result.push_back(std::move(path));
+  }
+  return result;
+}
+
+json_object best_json(const comparison::run& x) {
+  auto best = best_of(x);
+  if (!best)
+    return {};
+  return {{"metric", utf8_text(best->metric)},
+          {"order", best->is_highest ? "max" : "min"},
+          {"value", number_json(best->value)}};
+}
+
+json_object settings_json(const std::vector<comparison::setting>& all) {
+  auto result = json_object::array();
+  for (auto& x : all) {
+    auto values = json_object::array();
+    for (auto& value : x.values)
+      values.push_back(value ? json_object(utf8_text(*value)) : json_object());
+    result.push_back({{"name", utf8_text(x.name)},
+                      {"differs", x.differs},
+                      {"values", std::move(values)}});
+  }
+  return result;
+}
+
+/// Of each metric that a run reported or logged, one entry a run.
+json_object values_json(const comparison& x,
+                        journal_digest::curve_map journal_digest::*field) {
+  auto result = json_object::object();
+  for (std::size_t i = 0; i < x.runs.size(); ++i)
+    for (auto& [name, data] : x.runs[i].digest.*field) {
+      auto& values = result[utf8_text(name)];
+      if (values.is_null())
+        values = json_object::array_t(x.runs.size());
+      values[i] = {{"last", number_json(data.last().mean)},
+                   {"lowest", number_json(data.total().min)},
+                   {"highest", number_json(data.total().max)}};
+    }
+  return result;
+}
+
+json_object json_of(const comparison& x) {
+  auto result = json_object::object();
+  result["runs"] = json_object::array();
+  for (auto& run : x.runs) {
+    auto one = to_json(read_run(run.path));
+    one["best"] = best_json(run);
+    result["runs"].push_back(std::move(one));
+  }
+  result["config"] = settings_json(x.config);
+  result["environment"] = settings_json(x.environment);
+  result["metrics"] = values_json(x, &journal_digest::reported);
+  result["logged"] = values_json(x, &journal_digest::logged);
+  return result;
+}
+
+expected<int> compare(const compare_arguments& x) {
+  TROUPE_TRY(auto paths, paths_of(x));
+  TROUPE_TRY(auto found, compare_runs(paths));
+  TROUPE_TRY(auto file, put_page(comparison_page(found), x.output));
+  if (file && x.json) {
+    auto result = json_of(found);
+    result["page"] = utf8_text(file->string());
+    print_json(result);
+  } else if (file) {
+    print(x.output + '\n');
+  }
+  auto code = done;
+  for (auto& run : found.runs)
+    for (auto& complaint : complaints_of(run.facts, run.digest)) {
+      complain(run.label + ": " + complaint);
+      code = failed;
+    }
+  return code;
+}
+
+} // namespace
+
+verb compare_verb() {
+  return {"compare",
+          "Makes one page for several runs: the curves of each metric in one "
+          "chart, what\ntheir configs differ in, durations and best values.",
+          [](CLI::App& app) -> action {
+            auto x = std::make_shared<compare_arguments>();
+            app
+              .add_option("RUN", x->runs,
+                          concat("2 to ", max_runs,
+                                 " runs: names, folders, or the first 6 "
+                                 "digits of\nids or more"))
+              ->option_text(" ")
+              ->required()
+              ->expected(2, max_runs)
+              ->check(not_empty);
+            add_storage(app, x->storage);
+            add_json(app, x->json);
+            app
+              .add_option("-o,--output", x->output,
+                          "where to put the page (default: compare.html in "
+                          "the\ncurrent folder); - prints it")
+              ->option_text("FILE")
+              ->check(not_empty);
+            app.footer("Exit code 1 if a part of a run could not be read; the "
+                       "page says what is missing.");
+            return [x] { return compare(*x); };
+          }};
+}
+
+} // namespace troupe::tool

@@ -1,0 +1,207 @@
+#include "tools/troupe/live_storage.hpp"
+
+#include <sys/inotify.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <set>
+#include <utility>
+
+#include "troupe/callbacks/report_page/page_data.hpp"
+#include "troupe/runtime/storage/durable_file.hpp"
+#include "troupe/runtime/text.hpp"
+
+namespace troupe::tool {
+
+using namespace internal;
+
+namespace {
+
+constexpr std::uint32_t of_storage = IN_CREATE | IN_MOVED_TO | IN_MOVED_FROM
+                                     | IN_DELETE | IN_DELETE_SELF | IN_MOVE_SELF
+                                     | IN_ONLYDIR;
+
+// The journal grows, and other files are replaced.
+constexpr std::uint32_t of_run =
+  IN_MODIFY | IN_CREATE | IN_MOVED_TO | IN_MOVED_FROM | IN_DELETE | IN_ONLYDIR;
+
+/// Of another folder only what may make it a run.
+constexpr std::uint32_t of_folder = IN_CREATE | IN_MOVED_TO | IN_ONLYDIR;
+
+unique_fd driver_of(const found_run& x) {
+  return x.presence == driver_presence::live ? open_pidfd(x.driver->pid)
+                                             : unique_fd{};
+}
+
+} // namespace
+
+expected<live_storage> live_storage::open(const fs::path& path) {
+  live_storage result{path};
+  TROUPE_TRY_VOID(look_into(path));
+  result.changes_ = unique_fd{::inotify_init1(IN_CLOEXEC | IN_NONBLOCK)};
+  if (!result.changes_)
+    return tl::unexpected{storage_error("watch", path, errno)};
+  result.own_watch_ =
+    ::inotify_add_watch(result.changes_.get(), path.c_str(), of_storage);
+  if (result.own_watch_ < 0)
+    return tl::unexpected{storage_error("watch", path, errno)};
+  TROUPE_TRY_VOID(result.rescan());
+  return result;
+}
+
+void live_storage::add_waits(std::vector<pollfd>& to) const {
+  to.push_back({changes_.get(), POLLIN, 0});
+  for (auto& [name, x] : runs_)
+    if (x.driver)
+      to.push_back({x.driver.get(), POLLIN, 0});
+}
+
+void live_storage::changed(run& x) {
+  x.version = ++version_;
+}
+
+// Every folder is watched: one that is not a run's may be about to become it.
+void live_storage::watch_all() {
+  std::map<int, std::string> watches;
+  unwatched_.clear();
+  boost::system::error_code code;
+  for (fs::directory_iterator i{path_, code}, end; !code && i != end;
+       i.increment(code)) {
+    auto name = i->path().filename().string();
+    auto run = runs_.find(name);
+    auto watch = ::inotify_add_watch(changes_.get(), i->path().c_str(),
+                                     run == runs_.end() ? of_folder : of_run);
+    if (watch >= 0)
+      watches[watch] = name;
+    else if (errno != ENOENT && errno != ENOTDIR)
+      unwatched_.push_back(storage_error("watch", i->path(), errno).message);
+    if (run == runs_.end() || run->second.watch == watch)
+      continue;
+    auto& x = run->second;
+    if (x.watch >= 0) { // Another folder has its name now.
+      x.facts.reset();
+      x.journal.reset();
+      x.driver.reset();
+    }
+    x.watch = watch;
+    changed(x);
+  }
+  for (auto& [watch, name] : watches_)
+    if (!watches.contains(watch))
+      ::inotify_rm_watch(changes_.get(), watch);
+  watches_ = std::move(watches);
+}
+
+expected<void> live_storage::rescan() {
+  auto found = look_into(path_);
+  if (!found && found.error().code != ec::invalid_argument)
+    return tl::unexpected{found.error()};
+  TROUPE_TRY(auto itself, look_up(path_));
+  if (!itself.is_folder())
+    return failure(ec::storage, "the folder " + path_.string() + " is gone");
+  auto content = found ? std::move(*found) : storage_content{path_, {}, {}};
+  strange_ = std::move(content.strange);
+  std::set<std::string> names;
+  for (auto& path : content.runs) {
+    auto name = path.filename().string();
+    names.insert(name);
+    runs_.try_emplace(name).first->second.path = path;
+  }
+  std::erase_if(runs_, [&](auto& x) { return !names.contains(x.first); });
+  watch_all();
+  ++version_;
+  return {};
+}
+
+expected<void> live_storage::look() {
+  auto again = false;
+  alignas(inotify_event) char buffer[16 * 1024];
+  for (ssize_t n; (n = ::read(changes_.get(), buffer, sizeof(buffer))) > 0;)
+    for (ssize_t at = 0; at < n;) {
+      inotify_event event;
+      std::memcpy(&event, buffer + at, sizeof(event));
+      at += static_cast<ssize_t>(sizeof(event) + event.len);
+      if ((event.mask & IN_Q_OVERFLOW) != 0) {
+        again = true;
+        for (auto& [name, x] : runs_)
+          changed(x);
+      } else if (event.wd == own_watch_) {
+        again = true;
+      } else if (auto i = watches_.find(event.wd); i != watches_.end()) {
+        auto run = runs_.find(i->second);
+        // What is made or removed may be what makes it a run.
+        again = again || run == runs_.end()
+                || (event.mask & (IN_DELETE | IN_MOVED_FROM | IN_IGNORED)) != 0;
+        if (run != runs_.end())
+          changed(run->second);
+      }
+    }
+  for (auto& [name, x] : runs_)
+    if (x.driver && has_ended(x.driver, 0)) {
+      x.driver.reset();
+      changed(x);
+    }
+  return again ? rescan() : expected<void>{};
+}
+
+std::uint64_t live_storage::version(const std::string& name) const {
+  auto i = runs_.find(name);
+  return i == runs_.end() ? 0 : i->second.version;
+}
+
+std::optional<fs::path> live_storage::path_of(const std::string& name) const {
+  auto i = runs_.find(name);
+  if (i == runs_.end())
+    return std::nullopt;
+  return i->second.path;
+}
+
+const found_run& live_storage::facts_of(run& x) {
+  if (!x.facts || x.read_version != x.version) {
+    x.facts = read_run(x.path);
+    x.read_version = x.version;
+    x.driver = driver_of(*x.facts);
+  }
+  return *x.facts;
+}
+
+std::string live_storage::list_json() {
+  json_object result;
+  result["storage"] = utf8_text(path_.string());
+  result["runs"] = json_object::array();
+  for (auto& [name, x] : runs_)
+    result["runs"].push_back(to_json(facts_of(x)));
+  result["complaints"] = json_object::array();
+  for (auto& x : strange_)
+    result["complaints"].push_back(
+      utf8_text(x.path.filename().string() + ": " + x.reason.message));
+  for (auto& x : unwatched_)
+    result["complaints"].push_back(utf8_text(x));
+  return json::text_of(result);
+}
+
+expected<std::string> live_storage::run_json(const std::string& name) {
+  auto i = runs_.find(name);
+  if (i == runs_.end())
+    return failure(ec::invalid_argument, "there is no run " + name);
+  auto& x = i->second;
+  auto& facts = facts_of(x);
+  if (!x.journal) {
+    TROUPE_TRY(auto journal, digest_reader::open(x.path));
+    x.journal.emplace(std::move(journal));
+  }
+  TROUPE_TRY_VOID(x.journal->read());
+  auto data = page_data(read_run_facts(x.path), x.journal->digest());
+  std::ranges::replace(data, '\n', ' '); // Only between elements of JSON.
+  json_object head;
+  head["name"] = utf8_text(name);
+  head["state"] = facts.state_name();
+  head["can_stop"] = !has_ended(facts);
+  auto result = json::text_of(head);
+  result.pop_back();
+  return result + ",\"run\":" + data + '}';
+}
+
+} // namespace troupe::tool

@@ -1,0 +1,76 @@
+#pragma once
+
+#include <poll.h>
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tools/troupe/runs.hpp"
+#include "troupe/callbacks/report_page/digest_reader.hpp"
+#include "troupe/runtime/process/descriptor.hpp"
+
+namespace troupe::tool {
+
+/// The runs of a storage folder, which the kernel says changed. Reads only what
+/// is asked for, and of a journal only what is new.
+class live_storage {
+public:
+  /// Errors are those of `look_into`.
+  static expected<live_storage> open(const fs::path& path);
+
+  /// Adds what to wait for before `look` is called.
+  void add_waits(std::vector<pollfd>& to) const;
+
+  /// Takes note of what has changed. An error: the folder itself is gone.
+  expected<void> look();
+
+  /// Grows when something has changed in any run, or in the run *name*; 0:
+  /// there is no such run. No two states of a name have the same one.
+  std::uint64_t version() const noexcept { return version_; }
+  std::uint64_t version(const std::string& name) const;
+
+  /// All runs and what is strange in the folder, as one JSON object.
+  std::string list_json();
+
+  /// All about the run *name*, which exists: {"state", "can_stop", "run"}, the
+  /// last as `page_data` has it.
+  expected<std::string> run_json(const std::string& name);
+
+  /// The folder of the run *name*; nothing if it is not one of the runs.
+  std::optional<fs::path> path_of(const std::string& name) const;
+
+  const fs::path& path() const noexcept { return path_; }
+
+private:
+  struct run {
+    fs::path path;
+    std::uint64_t version = 0;
+    int watch = -1;                 ///< Of its folder; another one: a new run.
+    std::uint64_t read_version = 0; ///< At which `facts` was read.
+    std::optional<found_run> facts;
+    std::optional<internal::digest_reader> journal;
+    internal::unique_fd driver; ///< Readable once its driver has ended.
+  };
+
+  explicit live_storage(fs::path path) : path_(std::move(path)) {}
+
+  expected<void> rescan();
+  void watch_all();
+  void changed(run& x);
+  const found_run& facts_of(run& x);
+
+  fs::path path_;
+  internal::unique_fd changes_;
+  int own_watch_ = -1;
+  std::map<int, std::string> watches_; ///< Names of folders by their watch.
+  std::map<std::string, run> runs_;
+  std::vector<strange_folder> strange_;
+  std::vector<std::string> unwatched_; ///< Why a folder is not watched.
+  std::uint64_t version_ = 1;
+};
+
+} // namespace troupe::tool

@@ -1,0 +1,152 @@
+#include <algorithm>
+#include <memory>
+
+#include "tools/troupe/runs.hpp"
+#include "tools/troupe/verbs.hpp"
+#include "troupe/callbacks/status_text.hpp"
+#include "troupe/runtime/text.hpp"
+
+// troupe ls: the runs of a storage folder.
+
+namespace troupe::tool {
+
+using namespace internal;
+
+namespace {
+
+struct ls_arguments {
+  std::string folder;
+  std::string metric;
+  bool json = false;
+  bool names = false;
+};
+
+/// "loss=0.25" of the run's last report.
+std::string score_text(const found_run& x, const std::string& metric) {
+  auto name = !metric.empty() ? metric
+              : x.state       ? x.state->retention.checkpoint_score_attribute
+                              : "";
+  auto value = x.last_metrics.find_number(name);
+  return value ? name + '=' + number_text(*value) : "-";
+}
+
+std::string table_of(const std::vector<found_run>& runs,
+                     const ls_arguments& x) {
+  table out{{{"NAME"},
+             {"STATE"},
+             {"REPORTS", true},
+             {"RESTARTS", true},
+             {"STARTED"},
+             {"DURATION", true},
+             {"SCORE"},
+             {"ID"}}};
+  for (auto& run : runs) {
+    auto state = run.state_name();
+    auto attempts = run.attempts();
+    auto seconds = run.seconds();
+    out.add({{run.name},
+             {state, color_of(state)},
+             {std::to_string(run.reports)},
+             {std::to_string(attempts > 0 ? attempts - 1 : 0)},
+             {run.begun ? time_text(*run.begun) : "-"},
+             {seconds ? elapsed_text(*seconds) : "-"},
+             {score_text(run, x.metric)},
+             {run.description ? run.description->id.substr(0, 8) : "-"}});
+  }
+  return out.text();
+}
+
+void complain_about(const std::vector<found_run>& runs,
+                    const storage_content& storage) {
+  for (auto& run : runs)
+    for (auto& problem : run.problems)
+      complain(run.name + ": " + problem.message);
+  for (auto& x : storage.strange)
+    complain(x.path.filename().string() + ": " + x.reason.message);
+}
+
+json_object json_of(const std::vector<found_run>& runs,
+                    const storage_content& storage) {
+  auto result = json_object::object();
+  result["storage"] = utf8_text(storage.path.string());
+  result["runs"] = json_object::array();
+  for (auto& run : runs)
+    result["runs"].push_back(to_json(run));
+  result["strange"] = json_object::array();
+  for (auto& x : storage.strange) {
+    auto entry = to_json(x.reason);
+    entry["path"] = utf8_text(x.path.string());
+    result["strange"].push_back(std::move(entry));
+  }
+  return result;
+}
+
+expected<int> ls(const ls_arguments& x) {
+  TROUPE_TRY(auto folder, storage_folder(x.folder));
+  TROUPE_TRY(auto storage, look_into(folder));
+  if (x.names) {
+    std::string names;
+    for (auto& path : storage.runs)
+      names += one_line(path.filename().string()) + '\n';
+    print(names);
+    return done;
+  }
+  std::vector<found_run> runs;
+  for (auto& path : storage.runs)
+    runs.push_back(read_run(path));
+  std::ranges::stable_sort(runs, {}, [](const found_run& run) {
+    return run.begun.value_or(found_run::time_point{});
+  });
+  if (x.json)
+    print_json(json_of(runs, storage));
+  else if (runs.empty())
+    print("no runs in " + one_line(storage.path.string()) + '\n');
+  else
+    print(table_of(runs, x));
+  if (!x.json)
+    complain_about(runs, storage);
+  auto is_unreadable = [](const strange_folder& x) {
+    return x.reason.code != ec::invalid_argument;
+  };
+  auto has_problems = [](const found_run& run) {
+    return !run.problems.empty();
+  };
+  return std::ranges::any_of(storage.strange, is_unreadable)
+             || std::ranges::any_of(runs, has_problems)
+           ? failed
+           : done;
+}
+
+} // namespace
+
+verb ls_verb() {
+  return {
+    "ls", "Lists the runs in a storage folder, the oldest first.",
+    [](CLI::App& app) -> action {
+      auto x = std::make_shared<ls_arguments>();
+      app
+        .add_option("STORAGE,-s,--storage", x->folder,
+                    "the folder of runs (default: $TROUPE_STORAGE, else\n"
+                    "~/troupe_results)")
+        ->option_text(" ")
+        ->check(not_empty);
+      app
+        .add_option("-m,--metric", x->metric,
+                    "show this metric of rank 0's last report (default:\n"
+                    "the one that scores checkpoints)")
+        ->option_text("NAME")
+        ->check(not_empty);
+      app.add_flag("--names", x->names, "print names only, one a line");
+      add_json(app, x->json);
+      app.footer(
+        "States: running; finished, errored, aborted, preempted; lost: its "
+        "driver\n"
+        "died, the next start of that name resumes it; elsewhere: its driver "
+        "is, or\n"
+        "was, on another host; unreadable: its state cannot be read.\n"
+        "Exit code 1 if a run could not be read completely.");
+      return [x] { return ls(*x); };
+    }};
+}
+
+} // namespace troupe::tool

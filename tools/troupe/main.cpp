@@ -1,0 +1,117 @@
+// troupe: looks at runs, and acts on them, from the command line.
+
+#include <cstdio>
+#include <exception>
+#include <optional>
+#include <string>
+
+#include "tools/troupe/manual.hpp"
+#include "tools/troupe/runs.hpp"
+#include "tools/troupe/verbs.hpp"
+
+namespace troupe::tool {
+
+expected<fs::path> run_arguments::path() const {
+  return storage_folder(storage).and_then(
+    [&](const fs::path& folder) { return find_run(run, folder); });
+}
+
+void add_storage(CLI::App& app, std::string& to) {
+  app
+    .add_option("-s,--storage", to,
+                "the folder of runs (default: $TROUPE_STORAGE, else\n"
+                "~/troupe_results)")
+    ->option_text("FOLDER")
+    ->check(not_empty);
+}
+
+void add_json(CLI::App& app, bool& to) {
+  app.add_flag("--json", to, "print JSON; its names are stable");
+}
+
+std::shared_ptr<run_arguments> add_run_arguments(CLI::App& app) {
+  auto x = std::make_shared<run_arguments>();
+  app
+    .add_option("RUN", x->run,
+                "its name, its folder, or the first 6 digits of its id\n"
+                "or more")
+    ->option_text(" ")
+    ->required()
+    ->check(not_empty);
+  add_storage(app, x->storage);
+  add_json(app, x->json);
+  return x;
+}
+
+namespace {
+
+constexpr auto about = "Looks at the runs in a storage folder, and acts on "
+                       "them.";
+
+constexpr auto notes =
+  R"(A run is named by its name in the storage folder, by the path of its folder, or
+by the first 6 digits of its id or more. Colors appear on terminals only, and
+not if NO_COLOR is set.
+Exit codes: 0 done; 1 something could not be done or read, or is damaged; 2 wrong
+arguments, or a run or folder that does not exist.)";
+
+/// The verb that was given, if any.
+const CLI::App& chosen(const CLI::App& app) {
+  auto verbs = app.get_subcommands();
+  return verbs.empty() ? app : *verbs.front();
+}
+
+int refuse(const CLI::App& app, const std::string& why) {
+  auto& part = chosen(app);
+  auto name = &part == &app ? "troupe" : "troupe " + part.get_name();
+  std::fprintf(stderr, "%s: %s\n%s --help lists the arguments\n", name.c_str(),
+               one_line(why).c_str(), name.c_str());
+  return wrong_arguments;
+}
+
+int run(int argc, char** argv) {
+  CLI::App app{about, "troupe"};
+  app.footer(notes);
+  app.require_subcommand(0, 1);
+  app.get_formatter()->label("SUBCOMMAND", "VERB");
+  action todo;
+  for (auto& x : all_verbs()) {
+    auto part = app.add_subcommand(x.name, x.about);
+    // A verb's action may refer to its arguments, which it owns.
+    part->callback([&todo, act = x.define(*part)] { todo = act; });
+  }
+  add_manual(app, todo);
+  for (auto part : app.get_subcommands([](CLI::App*) { return true; }))
+    part->group("Verbs");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    print(app.help());
+    return done;
+  } catch (const CLI::ParseError& e) {
+    return refuse(app, e.what());
+  }
+  if (!todo) {
+    std::fputs(app.help().c_str(), stderr);
+    return wrong_arguments;
+  }
+  auto code = todo();
+  if (code)
+    return *code;
+  std::fprintf(stderr, "troupe %s: %s\n", chosen(app).get_name().c_str(),
+               one_line(code.error().message).c_str());
+  return code.error().code == ec::invalid_argument ? wrong_arguments : failed;
+}
+
+} // namespace
+
+} // namespace troupe::tool
+
+int main(int argc, char** argv) {
+  try {
+    return troupe::tool::run(argc, argv);
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "troupe: %s\n", e.what());
+    return troupe::tool::failed;
+  }
+}

@@ -1,0 +1,49 @@
+#include <memory>
+
+#include "tools/troupe/verbs.hpp"
+#include "troupe/callbacks/report_page/report_page.hpp"
+#include "troupe/runtime/text.hpp"
+
+// troupe report: the page of a run.
+
+namespace troupe::tool {
+
+using namespace internal;
+
+namespace {
+
+expected<int> report(const run_arguments& x, const std::string& given) {
+  TROUPE_TRY(auto path, x.path());
+  TROUPE_TRY(auto html, render_report_page(path));
+  auto output = given.empty() ? path / "report.html" : fs::path{given};
+  TROUPE_TRY(auto file, put_page(html, output));
+  if (!file)
+    return done;
+  if (x.json)
+    print_json({{"page", utf8_text(file->string())}});
+  else
+    print(output.string() + '\n');
+  return done;
+}
+
+} // namespace
+
+verb report_verb() {
+  return {"report",
+          "Makes the page of a run, which may be under way, ended or lost: "
+          "curves,\ncheckpoints, config, environment, times and last log lines "
+          "in one HTML file.",
+          [](CLI::App& app) -> action {
+            auto x = add_run_arguments(app);
+            auto output = std::make_shared<std::string>();
+            app
+              .add_option("-o,--output", *output,
+                          "where to put the page (default: report.html in the\n"
+                          "run's folder); - prints it")
+              ->option_text("FILE")
+              ->check(not_empty);
+            return [x, output] { return report(*x, *output); };
+          }};
+}
+
+} // namespace troupe::tool

@@ -1,0 +1,494 @@
+#include "tools/troupe/runs.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <ctime>
+#include <fstream>
+#include <string_view>
+#include <utility>
+
+#include "troupe/runtime/config/run_config.hpp"
+#include "troupe/runtime/process/descriptor.hpp"
+#include "troupe/runtime/storage/checksum.hpp"
+#include "troupe/runtime/storage/durable_file.hpp"
+#include "troupe/runtime/store/end_request.hpp"
+#include "troupe/runtime/store/journal_line.hpp"
+#include "troupe/runtime/store/run_folder.hpp"
+#include "troupe/runtime/text.hpp"
+
+namespace troupe::tool {
+
+using namespace internal;
+
+namespace {
+
+constexpr std::size_t max_claim_bytes = 4096;
+
+using time_point = found_run::time_point;
+
+time_point time_of(std::int64_t us) {
+  return time_point{std::chrono::duration_cast<time_point::duration>(
+    std::chrono::microseconds{us})};
+}
+
+/// "2026-11-23T20:15:01Z"
+std::optional<time_point> time_from(const std::string& text) {
+  std::tm parts{};
+  auto end = ::strptime(text.c_str(), "%Y-%m-%dT%H:%M:%SZ", &parts);
+  if (!end || *end)
+    return std::nullopt;
+  return std::chrono::system_clock::from_time_t(::timegm(&parts));
+}
+
+/// A missing file is not a problem here; its reader reports it.
+template <class T>
+std::optional<T> take(expected<T> from, found_run& to) {
+  if (from)
+    return std::move(*from);
+  to.problems.push_back(std::move(from.error()));
+  return std::nullopt;
+}
+
+/// A driver's right to a run, from one of its attempts on.
+struct run_claim {
+  std::uint64_t attempt = 0;
+  process_identity driver;
+};
+
+// The claim with the highest number is the latest. One that was given up in
+// order is empty.
+expected<std::optional<run_claim>> read_claim(const fs::path& run) {
+  std::optional<std::uint64_t> latest;
+  boost::system::error_code code;
+  for (fs::directory_iterator i{run / "attempts", code}, end; !code && i != end;
+       i.increment(code)) {
+    auto name = i->path().filename().string();
+    if (name.find_first_not_of("0123456789") == name.npos && name.size() < 19)
+      latest = std::max(latest.value_or(0), std::uint64_t{std::stoull(name)});
+  }
+  std::optional<run_claim> none;
+  if (code.value() == ENOENT || (!code && !latest))
+    return none;
+  if (code)
+    return tl::unexpected{
+      storage_error("read folder", run / "attempts", code.value())};
+  auto file = run / "attempts" / std::to_string(*latest);
+  TROUPE_TRY(auto there, look_up_link(file));
+  if (!there.is_file()) // It was taken back meanwhile.
+    return none;
+  return read_file(file, max_claim_bytes).map([&](const std::string& line) {
+    auto driver = process_from_line(line);
+    return driver ? std::optional{run_claim{*latest, std::move(*driver)}}
+                  : std::nullopt;
+  });
+}
+
+/// Whether process *pid* has ended, and its parent has not noticed yet.
+bool is_zombie(pid_t pid) {
+  std::ifstream file{concat("/proc/", pid, "/stat")}; // has no size
+  std::string line;
+  std::getline(file, line);
+  auto name_end = line.rfind(") ");
+  return name_end != line.npos && line.substr(name_end + 2, 1) == "Z";
+}
+
+driver_presence presence_of(const process_identity& x) {
+  static const auto me = own_identity();
+  if (x.boot != me.boot || x.host != me.host)
+    return driver_presence::elsewhere;
+  return start_time_of(std::to_string(x.pid)) == x.start && !is_zombie(x.pid)
+           ? driver_presence::live
+           : driver_presence::gone;
+}
+
+/// The last whole lines of a journal, up to the last report.
+struct journal_end {
+  std::optional<journaled_batch> batch;
+  std::optional<time_point> first_time, last_time;
+};
+
+void look_back(std::string_view lines, const fs::path& path, journal_end& to) {
+  while (!lines.empty() && !to.batch) {
+    auto begin = lines.find_last_of('\n', lines.size() - 2);
+    begin = begin == lines.npos || lines.size() < 2 ? 0 : begin + 1;
+    auto line = lines.substr(begin);
+    lines.remove_suffix(line.size());
+    auto head = parse_line_head(line);
+    if (!head || !has_valid_sum(line))
+      continue;
+    if (!to.last_time)
+      to.last_time = time_of(head->time_us);
+    if (!head->index)
+      continue;
+    if (auto entry = parse_line(line, path.string(), 1); entry && *entry)
+      if (auto row = std::get_if<journaled_batch>(&**entry))
+        to.batch = std::move(*row);
+  }
+}
+
+// Backwards from the end, so that a long journal costs no more than a short
+// one.
+expected<journal_end> read_end(const fs::path& path) {
+  TROUPE_TRY(auto file, open_file(path, O_RDONLY, "open"));
+  struct stat info {};
+  if (::fstat(file.get(), &info) != 0)
+    return tl::unexpected{storage_error("read", path, errno)};
+  auto size = static_cast<std::uint64_t>(info.st_size);
+  journal_end result;
+  TROUPE_TRY(auto head, read_range(file, path, 0, 64 * 1024));
+  for (std::size_t at = 0, line = 0; line < 8; ++line) {
+    auto end = head.find('\n', at);
+    if (end == head.npos)
+      break;
+    auto text = std::string_view{head}.substr(at, end + 1 - at);
+    at = end + 1;
+    if (line == 0) // A journal of a newer format says so here.
+      TROUPE_TRY_VOID(parse_line(text, path.string(), 1));
+    if (auto x = parse_line_head(text); x && has_valid_sum(text)) {
+      result.first_time = time_of(x->time_us);
+      break;
+    }
+  }
+  for (std::uint64_t chunk = 64 * 1024;; chunk *= 4) {
+    auto begin = size - std::min(size, chunk);
+    TROUPE_TRY(auto text, read_range(file, path, begin,
+                                     static_cast<std::size_t>(size - begin)));
+    auto lines = std::string_view{text};
+    if (begin > 0)
+      lines.remove_prefix(std::min(lines.find('\n'), lines.size() - 1) + 1);
+    lines = lines.substr(0, lines.find_last_of('\n') + 1);
+    result.last_time.reset();
+    look_back(lines, path, result);
+    if (result.batch || begin == 0)
+      return result;
+  }
+}
+
+bool is_id(const std::string& text) {
+  return text.size() >= 6
+         && text.find_first_not_of("0123456789abcdef") == text.npos;
+}
+
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  for (std::size_t j = 0; j <= b.size(); ++j)
+    row[j] = j;
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    auto diagonal = std::exchange(row[0], i);
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      auto above = row[j];
+      row[j] = std::min({above + 1, row[j - 1] + 1,
+                         diagonal + (a[i - 1] == b[j - 1] ? 0U : 1U)});
+      diagonal = above;
+    }
+  }
+  return row.back();
+}
+
+/// *given* without a `.` at its end, so that the last part is a name.
+expected<fs::path> plain_path(const std::string& given) {
+  TROUPE_TRY(auto result, absolute_path(given));
+  return result.filename_is_dot() ? result.parent_path() : result;
+}
+
+expected<fs::path> with_id(const std::string& id,
+                           const storage_content& storage) {
+  std::vector<fs::path> found;
+  for (auto& path : storage.runs)
+    if (auto x = read_description(path); x && x->id.starts_with(id))
+      found.push_back(path);
+  if (found.size() == 1)
+    return found.front();
+  if (found.empty())
+    return failure(ec::invalid_argument, "no run has such an id");
+  return failure(ec::invalid_argument,
+                 concat("the ids of ", found.size(), " runs begin with ", id,
+                        ": ", found[0].filename().string(), ", ",
+                        found[1].filename().string(),
+                        found.size() > 2 ? ", ..." : ""));
+}
+
+} // namespace
+
+std::string found_run::state_name() const {
+  auto of_driver = presence == driver_presence::live        ? "running"
+                   : presence == driver_presence::elsewhere ? "elsewhere"
+                                                            : "lost";
+  if (state)
+    return state->status == run_status_kind::running
+             ? of_driver
+             : std::string{to_string(state->status)};
+  return problems.empty() ? of_driver : "unreadable";
+}
+
+std::optional<double> found_run::seconds() const {
+  if (!begun)
+    return std::nullopt;
+  auto end = last_entry.value_or(*begun);
+  if (state_name() == "running")
+    end = std::max(end, std::chrono::system_clock::now());
+  return std::chrono::duration<double>(end - *begun).count();
+}
+
+std::uint64_t found_run::attempts() const {
+  return state ? state->next_attempt : 0;
+}
+
+found_run read_run(const fs::path& path) {
+  found_run x;
+  x.path = path;
+  x.name = path.filename().string();
+  auto claim = take(read_claim(path), x).value_or(std::nullopt);
+  if (claim) {
+    x.driver = claim->driver;
+    x.presence = presence_of(*x.driver);
+  }
+  // No metrics of checkpoints: those with a score are read all the same.
+  if (auto state = take(load_run(path, 0), x); state && *state) {
+    x.state = std::move(**state);
+    // The end of the last driver is not that of the one that resumes the run.
+    if (x.presence == driver_presence::live
+        && claim->attempt >= x.state->next_attempt)
+      x.state->status = run_status_kind::running;
+  } else if (state && x.presence == driver_presence::gone) {
+    x.problems.push_back(
+      {ec::corrupt, "there is no " + (path / "state.json").string()
+                      + "; the next start of the run rebuilds it"});
+  }
+  x.description = take(read_description(path), x);
+  if (x.description)
+    x.begun = time_from(x.description->begun);
+  if (auto found = take(look_up(path / "journal.jsonl"), x); !found)
+    return x;
+  else if (!found->exists()) {
+    if (x.state && x.state->next_report > 0)
+      x.problems.push_back(
+        {ec::corrupt, "there is no " + (path / "journal.jsonl").string()});
+    return x;
+  }
+  auto end = take(read_end(path / "journal.jsonl"), x);
+  x.reports = x.state ? x.state->next_report : 0;
+  if (!end)
+    return x;
+  if (end->first_time)
+    x.begun = end->first_time;
+  x.last_entry = end->last_time;
+  if (end->batch) {
+    x.reports = std::max(x.reports, end->batch->index + 1);
+    x.world_size = end->batch->values.size();
+    if (!end->batch->values.empty())
+      x.last_metrics = std::move(end->batch->values.front());
+  }
+  return x;
+}
+
+bool has_ended(const found_run& run) {
+  return run.presence == driver_presence::gone
+         || (run.state && run.state->status != run_status_kind::running);
+}
+
+expected<process_identity> ask_to_end(const fs::path& path, bool preempt) {
+  auto run = read_run(path);
+  if (has_ended(run))
+    return failure(ec::conflict, "the run " + path.string()
+                                   + " has no driver to ask: it is "
+                                   + run.state_name());
+  TROUPE_TRY(auto folder, held_folder::follow(path));
+  TROUPE_TRY_VOID(send_end_request(folder, {*run.driver, preempt}));
+  return *run.driver;
+}
+
+expected<bool> is_run(const fs::path& path) {
+  auto found = expect_run_folder(path);
+  if (found)
+    return true;
+  if (found.error().code == ec::invalid_argument)
+    return false;
+  return tl::unexpected{found.error()};
+}
+
+expected<storage_content> look_into(const fs::path& path) {
+  TROUPE_TRY(auto found, look_up(path));
+  if (!found.exists())
+    return failure(ec::invalid_argument, "there is no folder " + path.string());
+  if (!found.is_folder())
+    return failure(ec::invalid_argument, path.string() + " is not a folder");
+  TROUPE_TRY(auto itself, is_run(path));
+  if (itself)
+    return failure(ec::invalid_argument,
+                   path.string() + " is a run, not a folder of runs: ask for "
+                     + path.parent_path().string());
+  storage_content result;
+  result.path = path;
+  boost::system::error_code code;
+  for (fs::directory_iterator i{path, code}, end; !code && i != end;
+       i.increment(code)) {
+    auto& entry = i->path();
+    auto name = entry.filename().string();
+    auto what = look_up(entry);
+    if (!what) {
+      result.strange.push_back({entry, what.error()});
+      continue;
+    }
+    if (!what->is_folder() || name == "mlruns") // that of MLflow's tracker
+      continue;
+    if (auto run = is_run(entry); !run)
+      result.strange.push_back({entry, run.error()});
+    else if (*run)
+      result.runs.push_back(entry);
+    else if (!name.starts_with('.'))
+      result.strange.push_back(
+        {entry, {ec::invalid_argument, "not the folder of a run"}});
+  }
+  if (code)
+    return tl::unexpected{storage_error("read folder", path, code.value())};
+  std::ranges::sort(result.runs);
+  std::ranges::sort(result.strange, {}, &strange_folder::path);
+  auto is_foreign = [](const strange_folder& x) {
+    return x.reason.code == ec::invalid_argument;
+  };
+  if (result.runs.empty() && !result.strange.empty()
+      && std::ranges::all_of(result.strange, is_foreign))
+    return failure(ec::invalid_argument,
+                   concat(path.string(),
+                          " is not a folder of runs: none of "
+                          "its ",
+                          result.strange.size(), " folders is a run"));
+  return result;
+}
+
+expected<fs::path> storage_folder(const std::string& given) {
+  auto variable = std::getenv("TROUPE_STORAGE");
+  run_config x;
+  if (!given.empty())
+    x.storage_path = given;
+  else if (variable && *variable)
+    x.storage_path = variable;
+  TROUPE_TRY_VOID(validate(x));
+  return plain_path(resolve(std::move(x)).storage_path.string());
+}
+
+std::vector<std::string> near_names(const std::string& given,
+                                    const std::vector<std::string>& known) {
+  std::vector<std::pair<std::size_t, std::string>> found;
+  auto limit = std::max<std::size_t>(2, given.size() / 3);
+  for (auto& x : known) {
+    auto distance = edit_distance(given, x);
+    if (given.size() >= 2 && x.starts_with(given))
+      distance = 1;
+    if (distance <= limit && distance < std::max(given.size(), x.size()))
+      found.emplace_back(distance, x);
+  }
+  std::ranges::sort(found);
+  std::vector<std::string> result;
+  for (auto& x : found)
+    if (result.size() < 3)
+      result.push_back(std::move(x.second));
+  return result;
+}
+
+std::string did_you_mean(const std::string& given,
+                         const std::vector<std::string>& known) {
+  auto names = near_names(given, known);
+  std::string result;
+  for (std::size_t i = 0; i < names.size(); ++i)
+    result += (i == 0                  ? "; did you mean "
+               : i + 1 == names.size() ? " or "
+                                       : ", ")
+              + names[i];
+  return result.empty() ? result : result + '?';
+}
+
+expected<fs::path> find_run(const std::string& given, const fs::path& storage) {
+  TROUPE_TRY(auto as_path, plain_path(given));
+  auto has_folders = given.find('/') != given.npos || given.starts_with('.');
+  auto in_storage = storage / given;
+  for (auto& path :
+       has_folders ? std::vector{as_path} : std::vector{in_storage, as_path}) {
+    TROUPE_TRY(auto found, look_up(path));
+    if (!found.exists())
+      continue;
+    TROUPE_TRY(auto run, is_run(path));
+    if (run)
+      return path;
+    if (has_folders || path == in_storage)
+      return expect_run_folder(path).map([&] { return path; });
+  }
+  auto among = look_into(has_folders ? as_path.parent_path() : storage);
+  if (!among && among.error().code != ec::invalid_argument)
+    return tl::unexpected{among.error()};
+  std::vector<std::string> names;
+  if (among)
+    for (auto& x : among->runs)
+      names.push_back(x.filename().string());
+  if (!has_folders && among && is_id(given))
+    if (auto found = with_id(given, *among);
+        found || found.error().message.starts_with("the ids"))
+      return found;
+  auto name = has_folders ? as_path.filename().string() : given;
+  return failure(ec::invalid_argument,
+                 (has_folders
+                    ? "there is no folder " + as_path.string()
+                    : "there is no run " + given + " in " + storage.string())
+                   + did_you_mean(name, names));
+}
+
+color color_of(const std::string& state) {
+  if (state == "running")
+    return color::cyan;
+  if (state == "finished")
+    return color::green;
+  if (state == "errored" || state == "lost" || state == "unreadable")
+    return color::red;
+  return color::yellow;
+}
+
+json_object to_json(const error& x) {
+  return {{"code", std::string{to_string(x.code)}},
+          {"message", utf8_text(x.message)}};
+}
+
+json_object to_json(const found_run& x) {
+  auto result = json_object::object();
+  auto text = [](const std::string& x) {
+    return x.empty() ? json_object() : json_object(utf8_text(x));
+  };
+  auto of_description = [&](std::string run_description::*field) {
+    return x.description ? text((*x.description).*field) : json_object();
+  };
+  auto seconds = x.seconds();
+  result["name"] = utf8_text(x.name);
+  result["path"] = utf8_text(x.path.string());
+  result["id"] = of_description(&run_description::id);
+  result["state"] = x.state_name();
+  result["reports"] = x.reports;
+  result["ranks"] = x.world_size;
+  result["attempts"] = x.attempts();
+  result["restarts"] = x.attempts() - std::min<std::uint64_t>(x.attempts(), 1);
+  result["failures"] = x.state ? x.state->failures.ranks : 0;
+  result["checkpoints"] = x.state ? x.state->checkpoints.size() : 0;
+  result["started"] = time_json(x.begun);
+  result["last_entry"] = time_json(x.last_entry);
+  result["seconds"] = seconds ? json_object(*seconds) : json_object();
+  result["metrics"] = metrics_json(x.last_metrics);
+  auto score = x.state ? x.state->retention.checkpoint_score_attribute : "";
+  auto value = x.last_metrics.find_number(score);
+  result["score_name"] = text(score);
+  result["score"] = value ? number_json(*value) : json_object();
+  result["error"] =
+    x.state && x.state->error ? text(x.state->error->message) : json_object();
+  result["driver"] =
+    x.driver && x.presence != driver_presence::gone
+      ? json_object{{"pid", x.driver->pid}, {"host", utf8_text(x.driver->host)}}
+      : json_object();
+  result["problems"] = json_object::array();
+  for (auto& problem : x.problems)
+    result["problems"].push_back(to_json(problem));
+  return result;
+}
+
+} // namespace troupe::tool

@@ -1,0 +1,117 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tools/troupe/output.hpp"
+#include "troupe/runtime/error.hpp"
+#include "troupe/runtime/fs.hpp"
+#include "troupe/runtime/metrics/metrics.hpp"
+#include "troupe/runtime/process/processes.hpp"
+#include "troupe/runtime/store/run_description.hpp"
+#include "troupe/runtime/store/saved_run.hpp"
+#include "troupe/runtime/values/journal_entry.hpp"
+
+// Runs as a reader finds them in a storage folder. Nothing here takes a lock or
+// writes: a driver never notices.
+
+namespace troupe::tool {
+
+using internal::process_identity;
+using internal::run_description;
+using internal::saved_run;
+
+/// Whether a run has a driver.
+enum class driver_presence {
+  gone,
+  live,      ///< Its process is on this host.
+  elsewhere, ///< On another host, or before a reboot: it cannot be seen.
+};
+
+/// What a run's folder says about it.
+struct found_run {
+  using time_point = std::chrono::system_clock::time_point;
+
+  fs::path path;
+  std::string name; ///< Of the folder, which may have been renamed.
+  std::optional<run_description> description;
+  std::optional<saved_run> state;
+  std::optional<process_identity> driver; ///< Who has or had the claim.
+  driver_presence presence = driver_presence::gone;
+  std::uint64_t reports = 0; ///< Complete ones.
+  std::size_t world_size = 0;
+  metrics last_metrics; ///< Rank 0's of the last report.
+  std::optional<time_point> begun;
+  std::optional<time_point> last_entry;
+  std::vector<error> problems; ///< What could not be read.
+
+  /// `running`, `finished`, `errored`, `aborted`, `preempted`; `lost`: its
+  /// driver died; `elsewhere`: it runs, or ran, where it cannot be seen;
+  /// `unreadable`: `state.json` cannot be read.
+  std::string state_name() const;
+
+  /// From the first entry to the last, or to now if it runs.
+  std::optional<double> seconds() const;
+
+  std::uint64_t attempts() const;
+};
+
+/// Reads the run in *path*. What cannot be read is a problem of the result. No
+/// metrics of checkpoints are read but those that a score ranks.
+found_run read_run(const fs::path& path);
+
+/// Whether no driver of the run is left that could be asked anything.
+bool has_ended(const found_run& run);
+
+/// Asks the driver of the run in *path* to end it; with *preempt*, with time
+/// for a last checkpoint. Returns whom it asked; `ec::conflict`: there is none.
+expected<process_identity> ask_to_end(const fs::path& path, bool preempt);
+
+/// A folder among runs that is none, or cannot be read.
+struct strange_folder {
+  fs::path path;
+  error reason; ///< `ec::invalid_argument`: it is not a run's.
+};
+
+struct storage_content {
+  fs::path path;
+  std::vector<fs::path> runs; ///< Sorted.
+  std::vector<strange_folder> strange;
+};
+
+/// What is in the storage folder *path*. `ec::invalid_argument` if it is not a
+/// folder with runs, or does not exist.
+expected<storage_content> look_into(const fs::path& path);
+
+/// The storage folder *given*, or TROUPE_STORAGE, or the default of a run.
+expected<fs::path> storage_folder(const std::string& given);
+
+/// The folder of the run called *given*: a path, a name in *storage*, or the
+/// first digits of an id. `ec::invalid_argument` with near names if there is
+/// none.
+expected<fs::path> find_run(const std::string& given, const fs::path& storage);
+
+/// Whether *path* is the folder of a run.
+expected<bool> is_run(const fs::path& path);
+
+/// The names in *known* that *given* may have meant, the nearest first.
+std::vector<std::string> near_names(const std::string& given,
+                                    const std::vector<std::string>& known);
+
+/// "; did you mean a or b?", or nothing.
+std::string did_you_mean(const std::string& given,
+                         const std::vector<std::string>& known);
+
+/// The color of a state's name.
+color color_of(const std::string& state);
+
+/// The run as JSON; names are stable.
+json_object to_json(const found_run& x);
+
+/// One entry of a list of problems.
+json_object to_json(const error& x);
+
+} // namespace troupe::tool

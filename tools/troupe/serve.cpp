@@ -1,0 +1,298 @@
+#include <sys/random.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <csignal>
+#include <map>
+#include <memory>
+
+#include "tools/troupe/live_storage.hpp"
+#include "tools/troupe/verbs.hpp"
+#include "troupe/callbacks/http/http_server.hpp"
+#include "troupe/callbacks/report_page/html_page.hpp"
+#include "troupe/callbacks/report_page/page_text.hpp"
+#include "troupe/runtime/text.hpp"
+
+// troupe serve: the runs of a storage folder in a browser, live.
+
+namespace troupe::tool {
+
+using namespace internal;
+
+namespace {
+
+using clock = http_server::clock;
+
+/// Changes within this time are shown at once.
+constexpr std::chrono::milliseconds shortest_pause{200};
+
+/// The share of the time that may be spent on a page, as one of so many.
+constexpr int rendering_share = 5;
+
+struct serve_arguments {
+  std::string folder;
+  std::uint16_t port = 0;
+  bool json = false;
+};
+
+expected<std::string> new_token() {
+  std::array<char, 16> bytes{};
+  if (::getrandom(bytes.data(), bytes.size(), 0)
+      != static_cast<ssize_t>(bytes.size()))
+    return system_failure(ec::storage, "cannot make a token");
+  std::string result;
+  append_hex(result, std::string_view{bytes.data(), bytes.size()});
+  return result;
+}
+
+/// SIGINT, SIGTERM and SIGHUP, to be read; what is ignored stays so.
+expected<unique_fd> ending_signals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (auto signal : {SIGINT, SIGTERM, SIGHUP})
+    sigaddset(&signals, signal);
+  ::sigprocmask(SIG_BLOCK, &signals, nullptr);
+  unique_fd result{::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK)};
+  if (!result)
+    return system_failure(ec::storage, "cannot wait for signals");
+  return result;
+}
+
+/// One event of a stream; *data* is one line.
+std::string event_of(std::string_view kind, std::string_view data) {
+  return concat("event: ", kind, "\ndata: ", data, "\n\n");
+}
+
+/// What clients ask for, and what is sent to those that watch.
+class run_server {
+public:
+  run_server(live_storage runs, std::string token)
+    : runs_(std::move(runs)), token_(std::move(token)) {}
+
+  served_answer answer(const served_request& x) {
+    auto result = choose(x);
+    result.fields += "Cache-Control: no-store\r\n"
+                     "X-Content-Type-Options: nosniff\r\n"
+                     "Referrer-Policy: no-referrer\r\n"
+                     "Cross-Origin-Resource-Policy: same-origin\r\n"
+                     "Content-Security-Policy: frame-ancestors 'none'\r\n";
+    return result;
+  }
+
+  /// Serves until a signal comes. No one who watches: nothing is read.
+  expected<void> run(http_server& server, const unique_fd& signals) {
+    for (;;) {
+      std::vector<pollfd> waits{{signals.get(), POLLIN, 0}};
+      auto until = clock::time_point::max();
+      if (server.has_streams()) {
+        until = send_news(server);
+        // Further changes within the pause are one.
+        if (clock::now() < next_look_)
+          until = std::min(until, next_look_);
+        else
+          runs_.add_waits(waits);
+      }
+      TROUPE_TRY_VOID(server.serve(waits, until));
+      if (waits.front().revents != 0)
+        return {};
+      if (server.has_streams() && clock::now() >= next_look_) {
+        TROUPE_TRY_VOID(runs_.look());
+        auto is_news = [](const pollfd& x) { return x.revents != 0; };
+        if (std::ranges::any_of(waits, is_news))
+          next_look_ = clock::now() + shortest_pause / 2;
+      }
+    }
+  }
+
+private:
+  /// What was sent last of a topic, the list (no name) or a run.
+  struct topic {
+    std::uint64_t version = 0; ///< Of which `text` is; 0: none yet.
+    std::string text;
+    clock::time_point next; ///< It is not made again earlier.
+  };
+
+  served_answer choose(const served_request& x) {
+    if (x.path == "/")
+      return x.method == "GET" || x.method == "HEAD"
+               ? page()
+               : refused("405 Method Not Allowed", "Allow: GET, HEAD\r\n");
+    if (x.path != "/events" && x.path != "/stop")
+      return plain_answer("404 Not Found");
+    auto is_stop = x.path == "/stop";
+    if (x.method != (is_stop ? "POST" : "GET"))
+      return refused("405 Method Not Allowed",
+                     is_stop ? "Allow: POST\r\n" : "Allow: GET\r\n");
+    if (!is_from_own_page(x) || !has_token(x))
+      return plain_answer("403 Forbidden");
+    return is_stop ? stop(x) : stream();
+  }
+
+  // A page of another origin may send requests, but not without these fields.
+  static bool is_from_own_page(const served_request& x) {
+    auto origin = x.field("origin"), site = x.field("sec-fetch-site");
+    return (origin.empty() || origin == concat("http://", x.field("host")))
+           && (site.empty() || site == "same-origin" || site == "none");
+  }
+
+  // EventSource can send no header field.
+  bool has_token(const served_request& x) const {
+    constexpr std::string_view scheme = "Bearer ";
+    auto field = x.field("authorization");
+    if (field.starts_with(scheme))
+      return same_secret(field.substr(scheme.size()), token_);
+    return x.path == "/events" && same_secret(x.parameter("token"), token_);
+  }
+
+  static served_answer refused(const char* status, const char* fields) {
+    auto result = plain_answer(status);
+    result.fields = fields;
+    return result;
+  }
+
+  static served_answer page() {
+    html_page x;
+    x.title = "Runs";
+    x.heading = "Runs";
+    x.summary = "Live, from troupe serve.";
+    x.data = R"({"live":true})";
+    x.is_served = true;
+    served_answer result;
+    result.type = "text/html; charset=utf-8";
+    result.body = to_html(x);
+    return result;
+  }
+
+  static served_answer stream() {
+    served_answer result;
+    result.type = "text/event-stream";
+    result.body = "retry: 1000\n\n";
+    result.is_stream = true;
+    return result;
+  }
+
+  served_answer stop(const served_request& x) {
+    auto path = runs_.path_of(x.parameter("run"));
+    if (!path)
+      return plain_answer("404 Not Found");
+    auto asked = ask_to_end(*path, x.parameter("preempt") == "1");
+    auto result = plain_answer(asked ? "200 OK" : "409 Conflict");
+    result.body =
+      asked ? "asked " + to_string(*asked) : utf8_text(asked.error().message);
+    return result;
+  }
+
+  std::uint64_t version_of(const std::string& run) const {
+    return run.empty() ? runs_.version() : runs_.version(run);
+  }
+
+  std::string made(const std::string& run) {
+    if (run.empty())
+      return event_of("runs", runs_.list_json());
+    auto data = runs_.run_json(run);
+    if (data)
+      return event_of("run", *data);
+    json_object why;
+    why["name"] = utf8_text(run);
+    why["message"] = utf8_text(data.error().message);
+    return event_of("problem", json::text_of(why));
+  }
+
+  /// Sends what has changed to those who have taken all before; returns when
+  /// the next is due.
+  clock::time_point send_news(http_server& server) {
+    auto next = clock::time_point::max();
+    std::map<std::uint64_t, std::uint64_t> sent;
+    for (auto& x : server.idle_streams()) {
+      served_request asked;
+      asked.query = x.query;
+      auto run = asked.parameter("run");
+      // A run that is gone has version 0, which no one was sent yet.
+      auto version = version_of(run) + 1;
+      auto& topic = topics_[run];
+      auto known = sent_.find(x.id);
+      if (topic.version != version && clock::now() >= topic.next) {
+        auto begin = clock::now();
+        topic.text = made(run);
+        topic.version = version_of(run) + 1;
+        auto end = clock::now();
+        topic.next = end
+                     + std::max<clock::duration>(
+                       shortest_pause, (end - begin) * (rendering_share - 1));
+      } else if (topic.version != version) {
+        next = std::min(next, topic.next);
+      }
+      auto last = known == sent_.end() ? 0 : known->second;
+      if (topic.version != 0 && topic.version != last)
+        server.send(x.id, topic.text);
+      sent[x.id] = topic.version;
+    }
+    // Of streams that still read, what they were sent last.
+    for (auto& [id, version] : sent_)
+      if (server.is_open(id))
+        sent.try_emplace(id, version);
+    sent_ = std::move(sent);
+    return next;
+  }
+
+  live_storage runs_;
+  std::string token_;
+  std::map<std::string, topic> topics_;
+  std::map<std::uint64_t, std::uint64_t> sent_; ///< Versions by stream.
+  clock::time_point next_look_;
+};
+
+expected<int> serve(const serve_arguments& x) {
+  TROUPE_TRY(auto folder, storage_folder(x.folder));
+  TROUPE_TRY(auto runs, live_storage::open(folder));
+  TROUPE_TRY(auto token, new_token());
+  TROUPE_TRY(auto signals, ending_signals());
+  run_server state{std::move(runs), token};
+  http_server::options how;
+  how.port = x.port;
+  how.own_user_only = true;
+  TROUPE_TRY(auto server,
+             http_server::listen(how, [&state](const served_request& asked) {
+               return state.answer(asked);
+             }));
+  auto url = concat("http://", server.address(), "/#token=", token);
+  if (x.json)
+    print_json_line({{"url", url}, {"storage", utf8_text(folder.string())}});
+  else
+    print(url + '\n');
+  TROUPE_TRY_VOID(state.run(server, signals));
+  return done;
+}
+
+} // namespace
+
+verb serve_verb() {
+  return {
+    "serve",
+    "Shows the runs of a storage folder in a browser, live: prints the address "
+    "to\nopen, and serves until it is interrupted.",
+    [](CLI::App& app) -> action {
+      auto x = std::make_shared<serve_arguments>();
+      app
+        .add_option("STORAGE", x->folder,
+                    "the folder of runs (default: $TROUPE_STORAGE, else\n"
+                    "~/troupe_results)")
+        ->option_text(" ")
+        ->check(not_empty);
+      app
+        .add_option("-p,--port", x->port,
+                    "of 127.0.0.1 (default: 0, one that is free)")
+        ->option_text("PORT");
+      add_json(app, x->json);
+      app.footer(
+        "The address has a token, which lets its owner see the runs and stop "
+        "them: keep\nit to yourself. Only processes of this host are served. "
+        "Exit code 1 if the port\nis taken or the folder goes away.");
+      return [x] { return serve(*x); };
+    }};
+}
+
+} // namespace troupe::tool

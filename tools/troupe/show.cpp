@@ -1,0 +1,296 @@
+#include <memory>
+
+#include "tools/troupe/runs.hpp"
+#include "tools/troupe/verbs.hpp"
+#include "troupe/callbacks/report_page/journal_digest.hpp"
+#include "troupe/callbacks/status_text.hpp"
+#include "troupe/callbacks/tracking/tracked_run.hpp"
+#include "troupe/runtime/checkpoint/manifest.hpp"
+#include "troupe/runtime/storage/durable_file.hpp"
+#include "troupe/runtime/store/journal_reader.hpp"
+#include "troupe/runtime/store/retention.hpp"
+#include "troupe/runtime/text.hpp"
+
+// troupe show: all about one run.
+
+namespace troupe::tool {
+
+using namespace internal;
+
+namespace {
+
+struct shown_checkpoint {
+  std::string name;
+  std::uint64_t index = 0;
+  std::uint64_t attempt = 0;
+  std::optional<std::uint64_t> bytes; ///< Unknown if its manifest is damaged.
+  std::size_t files = 0;
+  std::optional<double> score;
+  bool is_best = false;
+};
+
+struct shown_run {
+  found_run run;
+  metrics config;
+  std::vector<journal_digest::attempt> attempts;
+  std::vector<shown_checkpoint> checkpoints; ///< Oldest first.
+};
+
+// Of the journal, only the attempts and their numbers of reports.
+expected<std::vector<journal_digest::attempt>>
+read_attempts(const fs::path& journal, std::vector<error>& problems) {
+  TROUPE_TRY(auto found, look_up(journal));
+  if (!found.exists())
+    return std::vector<journal_digest::attempt>{};
+  journal_digest digest;
+  TROUPE_TRY(auto reader, journal_reader::open(journal, 0, 0));
+  for (;;) {
+    auto entry = reader.next();
+    if (entry && !*entry)
+      return std::move(digest.attempts);
+    if (entry)
+      digest.add(**entry);
+    else if (entry.error().code == ec::corrupt)
+      problems.push_back(entry.error());
+    else
+      return tl::unexpected{entry.error()};
+  }
+}
+
+std::vector<shown_checkpoint> checkpoints_of(found_run& run) {
+  std::vector<shown_checkpoint> result;
+  if (!run.state)
+    return result;
+  auto& rule = run.state->retention;
+  const shown_checkpoint* best = nullptr;
+  for (auto& x : run.state->checkpoints) {
+    shown_checkpoint one{
+      .name = x.data.name(),
+      .index = x.index,
+      .attempt = x.attempt,
+      .bytes = {},
+      .score = x.values.find_number(rule.checkpoint_score_attribute)};
+    if (auto its = read_manifest(x.data.path()); its) {
+      one.bytes = 0;
+      for (auto& file : its->files)
+        *one.bytes += file.size;
+      one.files = its->files.size();
+    } else {
+      run.problems.push_back(its.error());
+    }
+    result.push_back(std::move(one));
+  }
+  for (auto& x : result) {
+    if (!x.score || *x.score != *x.score)
+      continue;
+    auto is_better = !best
+                     || (rule.checkpoint_score_order == score_order::max
+                           ? *x.score >= *best->score
+                           : *x.score <= *best->score);
+    if (is_better)
+      best = &x;
+  }
+  if (best)
+    result[static_cast<std::size_t>(best - result.data())].is_best = true;
+  return result;
+}
+
+shown_run look_at(const fs::path& path) {
+  shown_run x{
+    .run = read_run(path), .config = {}, .attempts = {}, .checkpoints = {}};
+  if (x.run.description)
+    x.config = config_values(x.run.description->config);
+  if (auto attempts = read_attempts(path / "journal.jsonl", x.run.problems))
+    x.attempts = std::move(*attempts);
+  x.checkpoints = checkpoints_of(x.run);
+  return x;
+}
+
+// -- as text
+
+void append_title(std::string& out, std::string_view title) {
+  out += '\n' + painted(title, color::bold) + '\n';
+}
+
+void append_pairs(std::string& out,
+                  const std::vector<std::pair<std::string, cell>>& pairs) {
+  std::size_t width = 0;
+  for (auto& x : pairs)
+    width = std::max(width, x.first.size());
+  for (auto& [name, value] : pairs)
+    out += "  " + painted(name, color::dim)
+           + std::string(width - name.size() + 2, ' ')
+           + painted(one_line(value.text), value.paint) + '\n';
+}
+
+void append_pairs(std::string& out, const metrics& values) {
+  std::vector<std::pair<std::string, cell>> pairs;
+  for (auto& [name, value] : values)
+    pairs.emplace_back(one_line(name), cell{to_string(value)});
+  append_pairs(out, pairs);
+}
+
+std::string state_of(const found_run& run) {
+  auto result = run.state_name();
+  if (run.driver && run.presence != driver_presence::gone)
+    result += " (" + to_string(*run.driver) + ')';
+  return result;
+}
+
+std::vector<std::pair<std::string, cell>> facts_of(const found_run& run) {
+  std::vector<std::pair<std::string, cell>> facts;
+  auto add = [&](const char* name, std::string text,
+                 color paint = color::none) {
+    if (!text.empty())
+      facts.emplace_back(name, cell{std::move(text), paint});
+  };
+  add("state", state_of(run), color_of(run.state_name()));
+  if (run.state && run.state->error)
+    add("error", run.state->error->message, color::red);
+  add("folder", run.path.string());
+  if (run.description)
+    add("id", run.description->id);
+  if (run.begun)
+    add("started", time_text(*run.begun));
+  if (run.last_entry)
+    add("last entry", time_text(*run.last_entry));
+  if (auto seconds = run.seconds())
+    add("duration", elapsed_text(*seconds));
+  add("reports",
+      counted(run.reports, "report")
+        + (run.world_size > 0 ? " of " + counted(run.world_size, "rank") : ""));
+  if (run.state) {
+    add("attempts", std::to_string(run.attempts()));
+    add("failures", concat(run.state->failures.ranks, " of ranks, ",
+                           run.state->failures.starts, " of starts"));
+    add("rotten", concat(run.state->rotten.size()),
+        run.state->rotten.empty() ? color::none : color::red);
+  }
+  if (run.description) {
+    auto& x = *run.description;
+    add("host", x.host);
+    add("user", x.user);
+    add("program", x.program);
+    add("troupe", x.troupe);
+    add("compiler", x.compiler);
+  }
+  return facts;
+}
+
+std::string text_of(const shown_run& x) {
+  auto out = painted(one_line(x.run.name), color::bold) + '\n';
+  append_pairs(out, facts_of(x.run));
+  if (!x.config.empty()) {
+    append_title(out, "Config");
+    append_pairs(out, x.config);
+  }
+  if (!x.attempts.empty()) {
+    append_title(out, "Attempts");
+    table rows{{{"ATTEMPT", true},
+                {"BEGAN"},
+                {"REPORTS", true},
+                {"RESUMED FROM"},
+                {"FAILURE"}}};
+    for (auto& one : x.attempts)
+      rows.add({{std::to_string(one.number)},
+                {time_text(one.time)},
+                {std::to_string(one.reports)},
+                {one.resume.empty() ? "-" : one.resume},
+                {one.failure.empty() ? "-" : one.failure,
+                 one.failure.empty() ? color::none : color::red}});
+    out += rows.text(2);
+  }
+  if (!x.checkpoints.empty()) {
+    append_title(out, "Checkpoints");
+    table rows{{{"NAME"},
+                {"REPORT", true},
+                {"ATTEMPT", true},
+                {"FILES", true},
+                {"SIZE", true},
+                {"SCORE"}}};
+    for (auto& one : x.checkpoints)
+      rows.add(
+        {{one.name},
+         {std::to_string(one.index)},
+         {std::to_string(one.attempt)},
+         {one.bytes ? std::to_string(one.files) : "-"},
+         {one.bytes ? size_text(*one.bytes) : "damaged",
+          one.bytes ? color::none : color::red},
+         {one.score ? number_text(*one.score) + (one.is_best ? " (best)" : "")
+                    : "-",
+          one.is_best ? color::green : color::none}});
+    out += rows.text(2);
+  }
+  if (!x.run.last_metrics.empty()) {
+    append_title(out, "Last metrics of rank 0");
+    append_pairs(out, x.run.last_metrics);
+  }
+  return out;
+}
+
+// -- as JSON
+
+json_object json_of(const shown_run& x) {
+  auto result = to_json(x.run);
+  auto& description = x.run.description;
+  auto text = [&](std::string run_description::*field) {
+    return description ? json_object(utf8_text((*description).*field))
+                       : json_object();
+  };
+  result["host"] = text(&run_description::host);
+  result["user"] = text(&run_description::user);
+  result["program"] = text(&run_description::program);
+  result["troupe"] = text(&run_description::troupe);
+  result["compiler"] = text(&run_description::compiler);
+  result["config"] = metrics_json(x.config);
+  result["attempt_list"] = json_object::array();
+  for (auto& one : x.attempts)
+    result["attempt_list"].push_back(
+      {{"attempt", one.number},
+       {"began", time_json(one.time)},
+       {"reports", one.reports},
+       {"resumed_from", one.resume.empty()
+                          ? json_object()
+                          : json_object(utf8_text(one.resume))},
+       {"failure", one.failure.empty() ? json_object()
+                                       : json_object(utf8_text(one.failure))}});
+  result["checkpoint_list"] = json_object::array();
+  for (auto& one : x.checkpoints)
+    result["checkpoint_list"].push_back(
+      {{"name", utf8_text(one.name)},
+       {"report", one.index},
+       {"attempt", one.attempt},
+       {"files", one.files},
+       {"bytes", one.bytes ? json_object(*one.bytes) : json_object()},
+       {"score", one.score ? number_json(*one.score) : json_object()},
+       {"best", one.is_best}});
+  return result;
+}
+
+expected<int> show(const run_arguments& x) {
+  TROUPE_TRY(auto path, x.path());
+  auto found = look_at(path);
+  if (x.json)
+    print_json(json_of(found));
+  else
+    print(text_of(found));
+  if (!x.json)
+    for (auto& problem : found.run.problems)
+      complain(problem.message);
+  return found.run.problems.empty() ? done : failed;
+}
+
+} // namespace
+
+verb show_verb() {
+  return {"show",
+          "Shows one run: its config, attempts, failures, checkpoints and last "
+          "metrics.",
+          [](CLI::App& app) -> action {
+            auto x = add_run_arguments(app);
+            app.footer("Exit code 1 if a part of it could not be read.");
+            return [x] { return show(*x); };
+          }};
+}
+
+} // namespace troupe::tool

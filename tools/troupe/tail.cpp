@@ -1,0 +1,200 @@
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/inotify.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <deque>
+#include <memory>
+#include <set>
+
+#include "tools/troupe/runs.hpp"
+#include "tools/troupe/verbs.hpp"
+#include "troupe/runtime/process/descriptor.hpp"
+#include "troupe/runtime/storage/durable_file.hpp"
+#include "troupe/runtime/store/journal_reader.hpp"
+#include "troupe/runtime/text.hpp"
+
+// troupe tail: the last reports of a run, and those to come.
+
+namespace troupe::tool {
+
+using namespace internal;
+
+namespace {
+
+struct tail_arguments {
+  std::shared_ptr<run_arguments> run;
+  std::size_t rows = 10;
+  std::vector<std::string> names; ///< Empty: all.
+  bool follow = false;
+};
+
+std::string row_text(const journaled_batch& x, const tail_arguments& args) {
+  auto out = concat(x.index, "  ", time_text(x.time));
+  auto add = [&](std::string_view name, const metric_value& value) {
+    out += concat("  ", painted(one_line(name), color::dim), '=',
+                  one_line(to_string(value)));
+  };
+  auto values = x.values.empty() ? metrics{} : x.values.front();
+  for (auto& [name, value] : values)
+    if (args.names.empty() || std::ranges::count(args.names, name) > 0)
+      add(name, value);
+  if (!x.checkpoint.empty())
+    out += "  " + painted(one_line(x.checkpoint), color::cyan);
+  return out + '\n';
+}
+
+json_object row_json(const journaled_batch& x, const tail_arguments& args) {
+  auto ranks = json_object::array();
+  for (auto& values : x.values) {
+    auto chosen = json_object::object();
+    for (auto& [name, value] : values)
+      if (args.names.empty() || std::ranges::count(args.names, name) > 0)
+        chosen[utf8_text(name)] = json::value_of(value);
+    ranks.push_back(std::move(chosen));
+  }
+  return {{"report", x.index},
+          {"attempt", x.attempt},
+          {"time", time_json(x.time)},
+          {"ranks", std::move(ranks)},
+          {"checkpoint", x.checkpoint.empty()
+                           ? json_object()
+                           : json_object(utf8_text(x.checkpoint))}};
+}
+
+void print_row(const journaled_batch& x, const tail_arguments& args) {
+  if (args.run->json)
+    print_json_line(row_json(x, args));
+  else
+    print(row_text(x, args));
+}
+
+/// Reads what was appended; calls *add* with each report. Damaged lines are
+/// named.
+template <class Add>
+expected<void> read_more(journal_reader& from, int& code, Add add) {
+  for (;;) {
+    auto entry = from.next();
+    if (entry && !*entry)
+      return {};
+    if (!entry && entry.error().code != ec::corrupt)
+      return tl::unexpected{entry.error()};
+    if (!entry) {
+      complain(entry.error().message);
+      code = failed;
+    } else if (auto row = std::get_if<journaled_batch>(&**entry)) {
+      add(std::move(*row));
+    }
+  }
+}
+
+expected<unique_fd> watch(const fs::path& journal) {
+  unique_fd result{::inotify_init1(IN_CLOEXEC | IN_NONBLOCK)};
+  if (!result
+      || ::inotify_add_watch(result.get(), journal.c_str(),
+                             IN_MODIFY | IN_MOVE_SELF | IN_DELETE_SELF
+                               | IN_ATTRIB)
+           < 0)
+    return tl::unexpected{storage_error("watch", journal, errno)};
+  return result;
+}
+
+/// Shows the end of the process by becoming readable; empty: it is gone.
+unique_fd process_of(const found_run& run) {
+  if (run.presence != driver_presence::live)
+    return {};
+  auto fd = ::syscall(SYS_pidfd_open, run.driver->pid, 0);
+  return unique_fd{static_cast<int>(fd)};
+}
+
+// The kernel says when the journal grows, the driver ends or no one reads our
+// output any longer.
+expected<void> follow(journal_reader& from, const fs::path& path, int& code,
+                      const tail_arguments& args) {
+  TROUPE_TRY(auto changes, watch(path / "journal.jsonl"));
+  auto driver = process_of(read_run(path));
+  auto show = [&](journaled_batch x) { print_row(x, args); };
+  for (;;) {
+    // What the driver wrote last is read after its end was seen.
+    auto is_over = !driver;
+    if (driver) {
+      pollfd end{driver.get(), POLLIN, 0};
+      is_over = ::poll(&end, 1, 0) > 0;
+    }
+    TROUPE_TRY_VOID(read_more(from, code, show));
+    auto run = read_run(path);
+    if (run.state && run.state->status != run_status_kind::running) {
+      if (!args.run->json)
+        complain(run.name + " is " + run.state_name());
+      return read_more(from, code, show);
+    }
+    if (is_over) {
+      complain(run.name + " is " + run.state_name());
+      return {};
+    }
+    pollfd events[] = {{changes.get(), POLLIN, 0},
+                       {driver.get(), POLLIN, 0},
+                       {STDOUT_FILENO, 0, 0}};
+    if (::poll(events, 3, -1) < 0 && errno != EINTR)
+      return failure(ec::storage, "poll failed");
+    if (events[2].revents != 0) // No one reads: as a write would show.
+      return {};
+    char ignored[4096];
+    while (::read(changes.get(), ignored, sizeof(ignored)) > 0)
+      ;
+  }
+}
+
+expected<int> tail(const tail_arguments& x) {
+  TROUPE_TRY(auto path, x.run->path());
+  TROUPE_TRY(auto reader, journal_reader::open(path / "journal.jsonl"));
+  std::deque<journaled_batch> last;
+  std::set<std::string> known;
+  auto code = done;
+  TROUPE_TRY_VOID(read_more(reader, code, [&](journaled_batch row) {
+    for (auto& values : row.values)
+      for (auto& [name, value] : values)
+        known.insert(name);
+    last.push_back(std::move(row));
+    if (last.size() > x.rows)
+      last.pop_front();
+  }));
+  for (auto& name : x.names)
+    if (!known.contains(name) && !(x.follow && known.empty()))
+      return failure(ec::invalid_argument,
+                     "no report has a metric '" + name + "'"
+                       + did_you_mean(name, {known.begin(), known.end()}));
+  for (auto& row : last)
+    print_row(row, x);
+  if (x.follow)
+    TROUPE_TRY_VOID(follow(reader, path, code, x));
+  return code;
+}
+
+} // namespace
+
+verb tail_verb() {
+  return {"tail", "Prints the last reports of a run, one a line.",
+          [](CLI::App& app) -> action {
+            auto x = std::make_shared<tail_arguments>();
+            x->run = add_run_arguments(app);
+            app.add_option("-n,--rows", x->rows, "how many (default: 10)")
+              ->option_text("COUNT")
+              ->check(CLI::Range(0, 1'000'000'000));
+            app
+              .add_option("-m,--metric", x->names,
+                          "show this metric only; may be repeated")
+              ->option_text("NAME")
+              ->allow_extra_args(false)
+              ->check(not_empty);
+            app.add_flag("-f,--follow", x->follow,
+                         "print reports as they come, until the run ends");
+            app.footer("With --json, each line is an object.");
+            return [x] { return tail(*x); };
+          }};
+}
+
+} // namespace troupe::tool

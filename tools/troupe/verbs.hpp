@@ -1,0 +1,58 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tools/command_line.hpp"
+#include "tools/troupe/output.hpp"
+#include "troupe/runtime/error.hpp"
+#include "troupe/runtime/fs.hpp"
+
+// The verbs of `troupe`. Help, man page and completion come from the same
+// description of each option.
+
+namespace troupe::tool {
+
+/// What a verb does; its exit code.
+using action = std::function<expected<int>()>;
+
+struct verb {
+  std::string name;
+  std::string about; ///< A line; what follows an empty line is for its help.
+  /// Adds the arguments to the verb's own part of the command line.
+  std::function<action(CLI::App&)> define;
+};
+
+verb ls_verb();
+verb show_verb();
+verb tail_verb();
+verb plot_verb();
+verb compare_verb();
+verb verify_verb();
+verb stop_verb();
+verb rm_verb();
+verb report_verb();
+verb serve_verb();
+#ifdef TROUPE_WITH_TRACKERS
+verb sync_verb();
+#endif
+
+/// Where runs are looked for.
+struct run_arguments {
+  std::string run;
+  std::string storage;
+  bool json = false;
+
+  /// The run's folder.
+  expected<fs::path> path() const;
+};
+
+/// Adds RUN, `--storage` and `--json`.
+std::shared_ptr<run_arguments> add_run_arguments(CLI::App& app);
+
+void add_storage(CLI::App& app, std::string& to);
+void add_json(CLI::App& app, bool& to);
+
+} // namespace troupe::tool

@@ -1,0 +1,249 @@
+#include <algorithm>
+#include <memory>
+
+#include "tools/troupe/runs.hpp"
+#include "tools/troupe/verbs.hpp"
+#include "troupe/callbacks/status_text.hpp"
+#include "troupe/runtime/checkpoint/manifest.hpp"
+#include "troupe/runtime/storage/durable_file.hpp"
+#include "troupe/runtime/store/journal_reader.hpp"
+#include "troupe/runtime/text.hpp"
+
+// troupe verify: compares all files of runs with their checksums.
+
+namespace troupe::tool {
+
+using namespace internal;
+
+namespace {
+
+struct verify_arguments {
+  std::string what;
+  std::string storage;
+  bool json = false;
+};
+
+struct verified_run {
+  std::string name;
+  fs::path path;
+  std::uint64_t checkpoints = 0;
+  std::uint64_t files = 0;
+  std::uint64_t bytes = 0; ///< Of the files of checkpoints.
+  std::vector<error> bad;  ///< Each names its file.
+};
+
+/// What is wrong with a journal whose report *index* comes as number
+/// *expected*; empty: nothing.
+std::string fault_in_order(std::uint64_t index, std::uint64_t expected) {
+  if (index == expected)
+    return {};
+  if (index < expected)
+    return concat("report ", index, " comes again after report ", expected - 1);
+  return concat(index - expected == 1 ? "report " : "reports ", expected,
+                index - expected == 1 ? "" : concat(" to ", index - 1),
+                index - expected == 1 ? " is missing" : " are missing");
+}
+
+/// Checks each line, and that no report is missing of the *least* that the
+/// run's state knows.
+void check_journal(const fs::path& journal, std::uint64_t least,
+                   verified_run& to) {
+  auto found = look_up(journal);
+  if (found && !found->exists()) {
+    to.bad.push_back({ec::corrupt, "there is no " + journal.string()});
+    return;
+  }
+  auto reader =
+    found ? journal_reader::open(journal, 0, 0) : tl::unexpected{found.error()};
+  if (!reader) {
+    to.bad.push_back(reader.error());
+    return;
+  }
+  ++to.files;
+  std::uint64_t next = 0;
+  auto note = [&](const std::string& fault) {
+    if (!fault.empty())
+      to.bad.push_back({ec::corrupt, concat(journal.string(), ": ", fault)});
+  };
+  for (;;) {
+    auto entry = reader->next();
+    if (entry && !*entry)
+      break;
+    if (!entry) {
+      to.bad.push_back(entry.error());
+      if (entry.error().code != ec::corrupt)
+        return;
+    } else if (auto batch = std::get_if<journaled_batch>(&**entry)) {
+      note(fault_in_order(batch->index, next));
+      next = batch->index + 1;
+    }
+  }
+  if (next < least)
+    note(fault_in_order(least, next));
+}
+
+void check_checkpoint(const fs::path& folder, verified_run& to) {
+  auto its = read_manifest(folder);
+  if (!its) {
+    to.bad.push_back(its.error());
+    return;
+  }
+  ++to.checkpoints;
+  ++to.files;
+  // One at a time, so that each bad file is named.
+  auto one = *its;
+  for (auto& file : its->files) {
+    one.files = {file};
+    if (auto ok = verify_files(folder, one); !ok)
+      to.bad.push_back(ok.error());
+    ++to.files;
+    to.bytes += file.size;
+  }
+}
+
+/// All folders of checkpoints, for a run whose state is lost.
+expected<std::vector<std::string>> all_checkpoint_names(const fs::path& run) {
+  TROUPE_TRY(auto found, look_up(run / "checkpoints"));
+  if (!found.exists())
+    return std::vector<std::string>{};
+  TROUPE_TRY(auto folder, held_folder::follow(run / "checkpoints"));
+  return folder.names().map([](std::vector<std::string> names) {
+    std::erase_if(names,
+                  [](const std::string& x) { return x.starts_with('.'); });
+    return names;
+  });
+}
+
+bool still_has(const fs::path& run, const std::string& checkpoint) {
+  auto state = load_run(run, 0);
+  return !state || !*state
+         || std::ranges::any_of((*state)->checkpoints,
+                                [&](const kept_checkpoint& x) {
+                                  return x.data.name() == checkpoint;
+                                });
+}
+
+verified_run verify_run(const fs::path& path) {
+  verified_run x{.name = path.filename().string(), .path = path, .bad = {}};
+  if (auto ok = read_description(path); !ok)
+    x.bad.push_back(ok.error());
+  auto state = load_run(path, 0);
+  std::vector<std::string> names;
+  if (state && *state) {
+    for (auto& one : (*state)->checkpoints)
+      names.push_back(one.data.name());
+  } else {
+    x.bad.push_back(
+      state
+        ? error{ec::corrupt, "there is no " + (path / "state.json").string()}
+        : state.error());
+    if (auto all = all_checkpoint_names(path))
+      names = std::move(*all);
+    else
+      x.bad.push_back(all.error());
+  }
+  x.files += 2;
+  check_journal(path / "journal.jsonl",
+                state && *state ? (*state)->next_report : 0, x);
+  for (auto& name : names) {
+    auto before = x;
+    check_checkpoint(path / "checkpoints" / name, x);
+    // A live run drops old checkpoints meanwhile.
+    if (x.bad.size() > before.bad.size() && !still_has(path, name))
+      x = std::move(before);
+  }
+  return x;
+}
+
+expected<std::vector<fs::path>> runs_of(const verify_arguments& x,
+                                        std::vector<strange_folder>& strange) {
+  TROUPE_TRY(auto storage, storage_folder(x.storage));
+  auto run = x.what.empty()
+               ? expected<fs::path>{failure(ec::invalid_argument, "")}
+               : find_run(x.what, storage);
+  if (run)
+    return std::vector{*run};
+  if (run.error().code != ec::invalid_argument)
+    return tl::unexpected{run.error()};
+  if (!x.what.empty()) {
+    TROUPE_TRY(auto path, storage_folder(x.what));
+    TROUPE_TRY(auto there, look_up(path));
+    if (!there.exists())
+      return tl::unexpected{run.error()};
+    storage = path;
+  }
+  TROUPE_TRY(auto content, look_into(storage));
+  strange = std::move(content.strange);
+  return std::move(content.runs);
+}
+
+json_object json_of(const verified_run& x) {
+  auto bad = json_object::array();
+  for (auto& one : x.bad)
+    bad.push_back(to_json(one));
+  return {{"name", utf8_text(x.name)}, {"path", utf8_text(x.path.string())},
+          {"whole", x.bad.empty()},    {"checkpoints", x.checkpoints},
+          {"files", x.files},          {"bytes", x.bytes},
+          {"bad", std::move(bad)}};
+}
+
+std::string text_of(const verified_run& x) {
+  auto out = concat(one_line(x.name), ": ",
+                    painted(x.bad.empty() ? "whole" : "damaged",
+                            x.bad.empty() ? color::green : color::red),
+                    ", ", counted(x.files, "file"), ", ",
+                    counted(x.checkpoints, "checkpoint"), ", ",
+                    size_text(x.bytes), "\n");
+  for (auto& one : x.bad)
+    out += "  " + one_line(one.message) + '\n';
+  return out;
+}
+
+expected<int> verify(const verify_arguments& x) {
+  std::vector<strange_folder> strange;
+  TROUPE_TRY(auto runs, runs_of(x, strange));
+  auto code = done;
+  auto all = json_object::array();
+  for (auto& path : runs) {
+    auto result = verify_run(path);
+    if (!result.bad.empty())
+      code = failed;
+    if (x.json)
+      all.push_back(json_of(result));
+    else
+      print(text_of(result));
+  }
+  for (auto& one : strange) {
+    if (one.reason.code == ec::invalid_argument)
+      continue; // not a run's
+    complain(one.path.filename().string() + ": " + one.reason.message);
+    code = failed;
+  }
+  if (x.json)
+    print_json({{"runs", std::move(all)}});
+  return code;
+}
+
+} // namespace
+
+verb verify_verb() {
+  return {"verify",
+          "Compares all files of a run, or of all runs in a folder, with their "
+          "checksums.",
+          [](CLI::App& app) -> action {
+            auto x = std::make_shared<verify_arguments>();
+            app
+              .add_option("RUN", x->what,
+                          "a run, or a folder of runs (default: the storage\n"
+                          "folder)")
+              ->option_text(" ")
+              ->check(not_empty);
+            add_storage(app, x->storage);
+            add_json(app, x->json);
+            app.footer("Exit code 1 if a file is damaged or missing. Reports, "
+                       "tables and logs have no\nchecksums.");
+            return [x] { return verify(*x); };
+          }};
+}
+
+} // namespace troupe::tool

@@ -1,0 +1,126 @@
+#include "troupe/trainers/host_door.hpp"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <mutex>
+#include <utility>
+
+#include "troupe/actors/door/door.hpp"
+#include "troupe/actors/door/ticket.hpp"
+#include "troupe/actors/door/tls_link.hpp"
+#include "troupe/actors/transport/private_endpoint.hpp"
+#include "troupe/runtime/storage/durable_file.hpp"
+#include "troupe/runtime/text.hpp"
+#include "troupe/trainers/ticket_folder.hpp"
+
+namespace troupe::internal {
+
+namespace {
+
+/// The first, the second, the fourth, ...: a flood must not fill the console.
+bool is_shown(std::uint64_t count) {
+  return (count & (count - 1)) == 0;
+}
+
+std::string address_text(const std::vector<std::string>& addresses,
+                         std::uint16_t port) {
+  std::string result;
+  for (auto& address : addresses)
+    result += (result.empty() ? "" : ", ") + address;
+  return concat(result, " port ", port);
+}
+
+} // namespace
+
+struct host_door::parts {
+  /// Where the guests of the door go, once someone takes them.
+  struct guest_hall {
+    std::mutex mutex;
+    private_endpoint* guests = nullptr;
+  };
+
+  ticket own;
+  std::string address;
+  std::shared_ptr<guest_hall> hall = std::make_shared<guest_hall>();
+  owned_ptr<door> port; ///< Its functions use the hall.
+  fs::path file;        ///< With the ticket; empty: there is none.
+  struct stat written {};
+  owner_process owner;
+};
+
+host_door::host_door(std::unique_ptr<parts> x) : parts_(std::move(x)) {}
+
+host_door::~host_door() {
+  auto& x = *parts_;
+  if (x.file.empty() || !x.owner.is_here())
+    return;
+  // Not that of a later run.
+  struct stat found {};
+  if (::stat(x.file.c_str(), &found) == 0 && found.st_ino == x.written.st_ino
+      && found.st_dev == x.written.st_dev)
+    ::unlink(x.file.c_str());
+}
+
+const std::string& host_door::address() const noexcept {
+  return parts_->address;
+}
+
+expected<std::unique_ptr<host_door>> host_door::open(const std::string& run_id,
+                                                     const fs::path& tickets,
+                                                     note_function note) {
+  auto x = std::make_unique<parts>();
+  door_args args;
+  if (tickets.empty()) {
+    TROUPE_TRY(auto papers, make_certificates(run_id));
+    TROUPE_TRY(args.own,
+               tls_identity::make(papers.driver, host_role::driver, run_id));
+    x->own.run = run_id;
+    x->own.own = std::move(papers.agent);
+    TROUPE_TRY(x->own.addresses, host_addresses());
+    if (x->own.addresses.size() > max_ticket_addresses)
+      x->own.addresses.resize(max_ticket_addresses);
+  } else {
+    TROUPE_TRY(x->own, read_ticket_of(tickets, host_role::driver));
+    TROUPE_TRY(args.own,
+               tls_identity::make(x->own.own, host_role::driver, x->own.run));
+    args.port = x->own.port;
+  }
+  args.on_guest = [hall = x->hall](std::unique_ptr<tls_channel> guest,
+                                   const std::string&) {
+    std::lock_guard guard{hall->mutex};
+    if (hall->guests)
+      hall->guests->add(make_link(std::move(guest)));
+  };
+  args.on_refusal = [note = std::move(note)](const door_refusal& refusal) {
+    if (is_shown(refusal.count))
+      note(concat("a connection was refused (", refusal.count,
+                  " so far): ", refusal.address, ": ", refusal.text));
+  };
+  TROUPE_TRY(x->port, door::open(std::move(args)));
+  x->own.port = x->port->port();
+  x->address = address_text(x->own.addresses, x->own.port);
+  return std::unique_ptr<host_door>{new host_door{std::move(x)}};
+}
+
+std::string host_door::ticket_text() const {
+  return std::string{encode(parts_->own).view()};
+}
+
+expected<void> host_door::let_in(private_endpoint& guests,
+                                 const fs::path& ticket) {
+  auto& x = *parts_;
+  {
+    std::lock_guard guard{x.hall->mutex};
+    x.hall->guests = &guests;
+  }
+  if (ticket.empty())
+    return {};
+  TROUPE_TRY(auto path, absolute_path(ticket));
+  TROUPE_TRY_VOID(replace_file(path, encode(x.own).view()));
+  if (::stat(path.c_str(), &x.written) == 0)
+    x.file = std::move(path);
+  return {};
+}
+
+} // namespace troupe::internal

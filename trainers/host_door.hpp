@@ -1,0 +1,51 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "troupe/runtime/error.hpp"
+#include "troupe/runtime/fs.hpp"
+
+namespace troupe::internal {
+
+class private_endpoint;
+
+/// How a driver lets the agents of other hosts in: certificates of this start
+/// of the run, the door, and the file with the agents' ticket.
+class host_door {
+public:
+  using note_function = std::function<void(std::string)>;
+
+  /// Opens a port that is free, for certificates of this start of the run; or
+  /// the port of the driver's ticket in *tickets*, see `read_ticket_of`, unless
+  /// that is empty. *note* gets lines for people: connections that were
+  /// refused. `ec::unsupported` if this build has no OpenSSL.
+  static expected<std::unique_ptr<host_door>>
+  open(const std::string& run_id, const fs::path& tickets, note_function note);
+
+  host_door(const host_door&) = delete;
+  host_door& operator=(const host_door&) = delete;
+
+  /// Closes the port and removes the ticket. Connections stay.
+  ~host_door();
+
+  /// Where agents connect, for messages.
+  const std::string& address() const noexcept;
+
+  /// What agents need to get in. Has a key.
+  std::string ticket_text() const;
+
+  /// Gives agents to *guests*, which outlives this, from now on, and writes
+  /// their ticket to the file *ticket*, unless that is empty.
+  expected<void> let_in(private_endpoint& guests, const fs::path& ticket);
+
+private:
+  struct parts;
+
+  explicit host_door(std::unique_ptr<parts> x);
+
+  std::unique_ptr<parts> parts_;
+};
+
+} // namespace troupe::internal

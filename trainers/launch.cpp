@@ -1,0 +1,184 @@
+#include "troupe/trainers/launch.hpp"
+
+#include <charconv>
+#include <cstdio>
+#include <cstdlib>
+#include <optional>
+#include <string_view>
+
+#include "troupe/runtime/text.hpp"
+#include "troupe/trainers/node_agent.hpp"
+#include "troupe/trainers/ticket_folder.hpp"
+
+namespace troupe::internal {
+
+namespace {
+
+constexpr std::string_view hosts_option = "--hosts";
+constexpr std::string_view agent_option = "--node-agent";
+constexpr std::string_view tickets_option = "--make-tickets";
+
+/// This process, as `find_launch` saw it.
+struct launch_finding {
+  std::string hosts; ///< Of the command line.
+  expected<launch_environment> environment = launch_environment{};
+};
+
+launch_finding& finding() {
+  static launch_finding result;
+  return result;
+}
+
+/// The value of the option *name* in *argument*, which is `NAME=VALUE`.
+std::optional<std::string_view> value_in(std::string_view argument,
+                                         std::string_view name) {
+  if (!argument.starts_with(name)
+      || !argument.substr(name.size()).starts_with('='))
+    return std::nullopt;
+  return argument.substr(name.size() + 1);
+}
+
+tl::unexpected<error> refused(std::string_view option, std::string_view why) {
+  return failure(ec::invalid_config, concat(option, why));
+}
+
+expected<void> take_hosts(launch_arguments& x, std::string_view value) {
+  if (!x.hosts.empty())
+    return refused(hosts_option, " is given twice");
+  if (value.empty())
+    return refused(hosts_option,
+                   " needs a list of hosts, or the path of a file with them");
+  x.hosts = value;
+  return {};
+}
+
+expected<void> take_tickets(launch_arguments& x, std::string_view value) {
+  if (value.empty())
+    return refused(tickets_option, " needs a folder for the tickets");
+  x.tickets = value;
+  return {};
+}
+
+expected<void> take_launch(launch_arguments& x, std::string_view value) {
+  auto end = value.data() + value.size();
+  auto read = std::from_chars(value.data(), end, x.launch);
+  if (read.ec != std::errc{} || read.ptr != end || x.launch == 0)
+    return refused(agent_option, concat('=', cut_text(value, 50),
+                                        " is not what a driver passes"));
+  x.node_agent = true;
+  return {};
+}
+
+launch_options options_of(const launch_arguments& x) {
+  launch_options result;
+  result.hosts = x.hosts;
+  result.node_agent = x.node_agent;
+  result.own_names = own_host_names();
+  return result;
+}
+
+void say(const std::string& text) {
+  std::fprintf(stderr, "troupe: %s\n", text.c_str());
+}
+
+[[noreturn]] void be_agent(const launch_arguments& arguments,
+                           const launch_environment& found) {
+  if (found.engine == launch_engine::mpi) {
+    say(found.found
+        + ": agents cannot be started by mpirun yet; start the program with "
+          "--hosts, or in a job of Slurm");
+    std::exit(static_cast<int>(agent_exit::never));
+  }
+  agent_orders orders;
+  orders.launch = arguments.launch;
+  if (found.engine == launch_engine::tickets)
+    orders.ticket = found.ticket_path;
+  std::exit(run_node_agent(orders));
+}
+
+/// The process does nothing else.
+[[noreturn]] void make_tickets(const std::string& folder) {
+  auto address = own_environment();
+  auto driver = address.find("TROUPE_DRIVER");
+  auto made = driver == address.end()
+                ? failure(ec::invalid_config,
+                          "--make-tickets: TROUPE_DRIVER does not say where "
+                          "the driver will listen, as HOST:PORT")
+                : make_ticket_folder(folder, driver->second);
+  if (!made) {
+    say(made.error().message);
+    std::exit(static_cast<int>(agent_exit::never));
+  }
+  say("made the tickets in " + folder);
+  std::exit(0);
+}
+
+} // namespace
+
+expected<launch_arguments> read_launch_arguments(int argc,
+                                                 const char* const* argv) {
+  launch_arguments result;
+  for (int i = 1; i < argc && argv[i]; ++i) {
+    std::string_view x{argv[i]};
+    if (x == "--")
+      break;
+    if (x == hosts_option) {
+      auto next = i + 1 < argc ? argv[++i] : nullptr;
+      TROUPE_TRY_VOID(take_hosts(result, next ? next : ""));
+    } else if (auto hosts = value_in(x, hosts_option)) {
+      TROUPE_TRY_VOID(take_hosts(result, *hosts));
+    } else if (x == tickets_option) {
+      auto next = i + 1 < argc ? argv[++i] : nullptr;
+      TROUPE_TRY_VOID(take_tickets(result, next ? next : ""));
+    } else if (auto tickets = value_in(x, tickets_option)) {
+      TROUPE_TRY_VOID(take_tickets(result, *tickets));
+    } else if (x == agent_option) {
+      result.node_agent = true;
+    } else if (auto launch = value_in(x, agent_option)) {
+      TROUPE_TRY_VOID(take_launch(result, *launch));
+    }
+  }
+  return result;
+}
+
+void find_launch(int argc, const char* const* argv) {
+  auto& mine = finding();
+  auto arguments = read_launch_arguments(argc, argv);
+  if (!arguments) {
+    mine.environment = tl::unexpected{arguments.error()};
+    return;
+  }
+  if (!arguments->tickets.empty())
+    make_tickets(arguments->tickets);
+  // A driver has started it: whatever else is here was meant for that.
+  if (arguments->launch != 0)
+    be_agent(*arguments, {});
+  mine.hosts = arguments->hosts;
+  mine.environment =
+    find_launch_environment(own_environment(), options_of(*arguments));
+  if (!mine.environment) {
+    if (!arguments->node_agent)
+      return; // fit() says so, if it needs to know.
+    say(mine.environment.error().message);
+    std::exit(static_cast<int>(agent_exit::never));
+  }
+  auto& found = *mine.environment;
+  if (found.role == launch_role::agent)
+    be_agent(*arguments, found);
+  if (found.role == launch_role::extra_task
+      || found.engine != launch_engine::none)
+    say(found.found);
+  if (found.role == launch_role::extra_task)
+    std::exit(0);
+}
+
+expected<launch_environment> found_launch(const std::string& hosts) {
+  auto& mine = finding();
+  if (hosts.empty() || !mine.hosts.empty() || hosts == mine.hosts)
+    return mine.environment;
+  launch_arguments arguments;
+  arguments.hosts = hosts;
+  return find_launch_environment(own_environment(), options_of(arguments));
+}
+
+} // namespace troupe::internal

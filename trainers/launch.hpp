@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "troupe/runtime/error.hpp"
+#include "troupe/runtime/hosts/launch_environment.hpp"
+
+namespace troupe::internal {
+
+/// What the arguments of a program say about hosts. All others are the
+/// program's own.
+struct launch_arguments {
+  std::string hosts;       ///< Of `--hosts LIST` or `--hosts=LIST`.
+  bool node_agent = false; ///< `--node-agent`
+
+  std::string
+    tickets; ///< Of `--make-tickets FOLDER` or `--make-tickets=FOLDER`.
+
+  /// Of `--node-agent=NUMBER`, as the driver calls this launch; 0: the agent
+  /// was started by someone else.
+  std::uint64_t launch = 0;
+};
+
+/// Reads the arguments up to a `--`. `ec::invalid_config` if one of these
+/// options is given twice, without a value or with one that is none.
+expected<launch_arguments> read_launch_arguments(int argc,
+                                                 const char* const* argv);
+
+/// Finds out what started this process, for `found_launch`. An agent serves its
+/// driver now, and an extra task ends: then it does not return. Otherwise says
+/// in one line what was found, unless it is this host alone.
+void find_launch(int argc, const char* const* argv);
+
+/// What `find_launch` found, or why it could not; before it, this host alone.
+/// *hosts* of the config count unless the command line names others.
+expected<launch_environment> found_launch(const std::string& hosts);
+
+} // namespace troupe::internal

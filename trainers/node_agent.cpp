@@ -1,0 +1,354 @@
+#include "troupe/trainers/node_agent.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include <caf/actor_system.hpp>
+#include <caf/scoped_actor.hpp>
+
+#include "troupe/actors/compat/messaging.hpp"
+#include "troupe/actors/door/dial.hpp"
+#include "troupe/actors/door/tls_link.hpp"
+#include "troupe/actors/host_agent.hpp"
+#include "troupe/actors/process_launcher.hpp"
+#include "troupe/actors/protocol/error_code.hpp"
+#include "troupe/actors/transport/connect.hpp"
+#include "troupe/actors/transport/network_thread.hpp"
+#include "troupe/actors/transport/private_endpoint.hpp"
+#include "troupe/actors/transport/system_config.hpp"
+#include "troupe/runtime/hosts/agent_facts.hpp"
+#include "troupe/runtime/process/interrupt_watch.hpp"
+#include "troupe/runtime/process/spawner.hpp"
+#include "troupe/runtime/storage/durable_file.hpp"
+#include "troupe/runtime/store/ranks_lock.hpp"
+#include "troupe/runtime/text.hpp"
+#include "troupe/trainers/ticket_folder.hpp"
+
+namespace troupe::internal {
+
+namespace {
+
+/// A launcher writes the ticket at once; a person may need a moment to paste
+/// it.
+constexpr auto ticket_patience = std::chrono::seconds{60};
+
+/// How long an agent looks for its driver.
+constexpr auto join_patience = std::chrono::seconds{120};
+
+/// How long it tries a ticket from a file before it reads that again, and how
+/// often it looks for one.
+constexpr auto ticket_age = std::chrono::seconds{5};
+constexpr auto look_interval = std::chrono::milliseconds{100};
+
+/// How often it asks for a place while all are taken.
+constexpr auto place_interval = std::chrono::milliseconds{500};
+
+/// How long the driver may take to answer a hello: it never waits for a disk.
+constexpr auto answer_patience = std::chrono::seconds{30};
+
+/// Why an agent ends.
+struct agent_end {
+  agent_exit code = agent_exit::done;
+  std::string why;
+};
+
+agent_end failed_end(const error& reason) {
+  switch (reason.code) {
+    case ec::timeout:
+    case ec::stopped:
+    case ec::conflict: // All places are taken; one may become free.
+    case ec::spawn:
+      return {agent_exit::try_again, reason.message};
+    default:
+      return {agent_exit::never, reason.message};
+  }
+}
+
+// -- until it has a place
+
+/// Is readable as soon as the agent has to leave although it has no place yet:
+/// after a signal, or if its launcher is gone, whose end closes standard input.
+class leave_request {
+public:
+  leave_request(const interrupt_watch& signals, bool is_launched) {
+    watch(signals.fd());
+    // Not if it is a file, which cannot be watched.
+    if (is_launched)
+      watch(STDIN_FILENO);
+  }
+
+  int fd() const noexcept { return either_.get(); }
+
+private:
+  void watch(int fd) {
+    epoll_event what{};
+    what.events = EPOLLIN;
+    ::epoll_ctl(either_.get(), EPOLL_CTL_ADD, fd, &what);
+  }
+
+  unique_fd either_{::epoll_create1(EPOLL_CLOEXEC)};
+};
+
+// -- the ticket
+
+/// Calls the door of the driver that the ticket in the file *path* names. The
+/// agent may start before its driver, which writes the file, and while it still
+/// has the ticket of an earlier start.
+expected<dialed_channel> dial_with_file(const fs::path& path,
+                                        const leave_request& leave) {
+  auto deadline = std::chrono::steady_clock::now() + join_patience;
+  expected<dialed_channel> last =
+    failure(ec::timeout, concat("there is no ticket ", path.string()));
+  pollfd stop{leave.fd(), POLLIN, 0};
+  while (std::chrono::steady_clock::now() < deadline) {
+    struct stat found {};
+    auto is_there = ::stat(path.c_str(), &found) == 0;
+    auto is_folder = is_there && S_ISDIR(found.st_mode);
+    auto file = is_folder ? path / agent_ticket_file : path;
+    if (is_folder)
+      is_there = ::stat(file.c_str(), &found) == 0;
+    if (is_there) {
+      TROUPE_TRY(auto ticket, read_ticket_file(file));
+      last = dial(ticket, {.limit = ticket_age, .stop = leave.fd()});
+      if (last || last.error().code != ec::timeout)
+        return last;
+    }
+    if (::poll(&stop, 1, static_cast<int>(look_interval.count())) > 0)
+      return failure(ec::stopped, "a signal asked it to leave");
+  }
+  return last;
+}
+
+expected<dialed_channel> dial_driver(const agent_orders& orders,
+                                     const leave_request& leave) {
+  if (!orders.ticket.empty())
+    return dial_with_file(orders.ticket, leave);
+  TROUPE_TRY(auto ticket, read_ticket(STDIN_FILENO, ticket_patience));
+  return dial(ticket, {.limit = join_patience, .stop = leave.fd()});
+}
+
+// -- the end
+
+/// The first thing that ends this agent. Any thread.
+class agent_ending {
+public:
+  void end(agent_end x) {
+    std::lock_guard guard{mutex_};
+    if (first_)
+      return;
+    first_ = std::move(x);
+    std::uint64_t one = 1;
+    (void) !::write(event_.get(), &one, sizeof(one));
+  }
+
+  std::optional<agent_end> first() const {
+    std::lock_guard guard{mutex_};
+    return first_;
+  }
+
+  int fd() const noexcept { return event_.get(); }
+
+private:
+  mutable std::mutex mutex_;
+  std::optional<agent_end> first_;
+  unique_fd event_{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+};
+
+bool is_orderly(const caf::error& reason) {
+  return reason == caf::none || reason == caf::exit_reason::user_shutdown;
+}
+
+/// Why an agent ends whose actor, or whose driver's, is gone for *reason*;
+/// *what* says which.
+agent_end end_of(const caf::error& reason, const std::string& what) {
+  if (is_orderly(reason))
+    return {};
+  if (reason == caf::exit_reason::remote_link_unreachable)
+    return {agent_exit::try_again, what};
+  return {agent_exit::try_again, concat(what, ": ", text_of(reason))};
+}
+
+/// The end of *whom* ends this agent.
+template <class Handle>
+void end_with(const Handle& whom, std::shared_ptr<agent_ending> ending,
+              std::string what) {
+  auto tell = [ending = std::move(ending),
+               what = std::move(what)](const caf::error& reason) {
+    ending->end(end_of(reason, what));
+  };
+  caf::actor_cast<caf::abstract_actor*>(whom)->attach_functor(std::move(tell));
+}
+
+// -- the host
+
+/// Whether files can be made where ranks write their logs.
+expected<void> check_storage(const host_accepted& x) {
+  TROUPE_TRY_VOID(open_ranks_ticket(x.run_path, x.token));
+  auto made =
+    make_temporary(AT_FDCWD, fs::path{x.run_path} / "logs" / "agent", 0600);
+  if (!made.file)
+    return failure(
+      ec::invalid_config,
+      concat("this host cannot write to the run's storage: ",
+             storage_error("create", made.path, made.code).message));
+  ::unlink(made.path.c_str());
+  return {};
+}
+
+/// The agent of this host, connected to its driver.
+class node_agent {
+public:
+  node_agent(spawner_connection* spawner, std::uint64_t launch)
+    : launch_(launch), system_(config_),
+      launcher_(std::make_shared<process_launcher>(process_launcher_args{
+        spawner,
+        [this]() -> expected<unique_fd> { return endpoint_->new_connection(); },
+        {},
+        [](const std::string& run, std::uint64_t token) {
+          return open_ranks_ticket(run, token);
+        }})) {}
+
+  node_agent(const node_agent&) = delete;
+  node_agent& operator=(const node_agent&) = delete;
+
+  ~node_agent() {
+    caf::anon_send_exit(agent_, caf::exit_reason::kill);
+    agent_ = nullptr;
+    group_ = nullptr;
+    system_.await_all_actors_done();
+    endpoint_.reset();
+  }
+
+  /// Joins the run at the other side of *driver*, unless the descriptor *stop*
+  /// becomes readable before.
+  expected<void> join(dialed_channel driver, int stop);
+
+  const std::shared_ptr<agent_ending>& ending() const { return ending_; }
+
+private:
+  template <class Answer, class... Message>
+  expected<Answer> ask(Message... message);
+  expected<host_accepted> find_place(agent_facts facts, int stop);
+
+  std::uint64_t launch_;
+  system_config config_;
+  caf::actor_system system_;
+  std::shared_ptr<agent_ending> ending_ = std::make_shared<agent_ending>();
+  std::optional<private_endpoint> endpoint_;
+  std::shared_ptr<process_launcher> launcher_;
+  host_agent_actor agent_;
+  worker_group_actor group_;
+};
+
+template <class Answer, class... Message>
+expected<Answer> node_agent::ask(Message... message) {
+  expected<Answer> result = failure(ec::protocol, "no answer");
+  caf::scoped_actor self{system_};
+  auto fail = [&](const caf::error& reason) {
+    result = tl::unexpected<error>{from_caf(reason)};
+  };
+  auto answer = request(self, group_, answer_patience, std::move(message)...);
+  if constexpr (std::is_void_v<Answer>)
+    std::move(answer).receive([&] { result = {}; }, std::move(fail));
+  else
+    std::move(answer).receive([&](Answer& x) { result = std::move(x); },
+                              std::move(fail));
+  return result;
+}
+
+// All places are taken while the driver does not know yet that this host has
+// lost its power, and come back.
+expected<host_accepted> node_agent::find_place(agent_facts facts, int stop) {
+  auto deadline = std::chrono::steady_clock::now() + join_patience;
+  pollfd sources[] = {{ending_->fd(), POLLIN, 0}, {stop, POLLIN, 0}};
+  for (;;) {
+    auto answer = ask<host_accepted>(
+      agent_hello{facts}, caf::actor_cast<caf::strong_actor_ptr>(agent_));
+    if (answer || answer.error().code != ec::conflict
+        || std::chrono::steady_clock::now() >= deadline)
+      return answer;
+    if (::poll(sources, 2, static_cast<int>(place_interval.count())) > 0)
+      return failure(ec::stopped, "it was to end before it had a place");
+  }
+}
+
+expected<void> node_agent::join(dialed_channel driver, int stop) {
+  agent_ =
+    spawn_on_network_thread(system_, host_agent, host_agent_args{launcher_});
+  TROUPE_TRY(auto endpoint, open_private_endpoint(system_, agent_, {}));
+  endpoint_.emplace(std::move(endpoint));
+  TROUPE_TRY(group_, connect<worker_group_actor>(
+                       system_, make_link(std::move(driver.channel))));
+  end_with(group_, ending_, "the connection to the driver ended");
+  end_with(agent_, ending_, "the agent has ended");
+  auto facts = own_agent_facts();
+  facts.address = std::move(driver.own_end);
+  facts.driver_address = std::move(driver.other_end);
+  facts.launch = launch_;
+  auto incarnation = facts.incarnation;
+  TROUPE_TRY(auto accepted, find_place(std::move(facts), stop));
+  auto fit = check_storage(accepted);
+  host_checked checked{accepted.node_rank, incarnation, {}};
+  if (!fit)
+    checked.problem = fit.error();
+  TROUPE_TRY_VOID(ask<void>(std::move(checked)));
+  return fit;
+}
+
+agent_end serve(const agent_orders& orders, interrupt_watch& signals) {
+  auto spawns = spawner();
+  if (!spawns)
+    return failed_end(spawns.error());
+  leave_request leave{signals, orders.launch != 0};
+  auto found = dial_driver(orders, leave);
+  if (!found)
+    return failed_end(found.error());
+  node_agent agent{*spawns, orders.launch};
+  auto joined = agent.join(std::move(*found), leave.fd());
+  if (auto early = agent.ending()->first(); !joined && early)
+    return *early;
+  if (!joined)
+    return failed_end(joined.error());
+  pollfd sources[] = {{agent.ending()->fd(), POLLIN, 0},
+                      {signals.fd(), POLLIN, 0}};
+  for (;;) {
+    ::poll(sources, 2, -1);
+    if (auto end = agent.ending()->first())
+      return *end;
+    if (signals.asked() != interrupt::none)
+      return {agent_exit::try_again, "a signal asked it to leave"};
+  }
+}
+
+} // namespace
+
+int run_node_agent(const agent_orders& orders) {
+  agent_end end;
+  try {
+    interrupt_watch signals;
+    end = serve(orders, signals);
+    signals.answer(interrupt::stop);
+  } catch (...) {
+    end = {agent_exit::try_again, caught("the agent failed").message};
+  }
+  if (!end.why.empty())
+    std::fprintf(stderr, "troupe: the agent of this host ends: %s\n",
+                 end.why.c_str());
+  return static_cast<int>(end.code);
+}
+
+} // namespace troupe::internal

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace troupe::internal {
+
+/// What an agent tells its launcher when it ends.
+enum class agent_exit : int {
+  done = 0,       ///< The run is over.
+  try_again = 75, ///< The driver is lost, or this host has to leave.
+  never = 78,     ///< Another start would fail alike.
+};
+
+/// How an agent was started.
+struct agent_orders {
+  /// The file with its ticket, or its folder; empty: standard input.
+  std::string ticket;
+  std::uint64_t launch = 0; ///< As in `agent_facts`.
+};
+
+/// Has the ranks of this host for a driver elsewhere, until that ends. Call
+/// after `init_spawner`. Returns the exit code of the process, an `agent_exit`,
+/// after a line on standard error unless all went well.
+int run_node_agent(const agent_orders& orders);
+
+} // namespace troupe::internal

@@ -1,0 +1,154 @@
+#pragma once
+
+#include <concepts>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "troupe/runtime/error.hpp"
+#include "troupe/trainers/config/fields.hpp"
+#include "troupe/trainers/data_parallel_trainer.hpp"
+
+namespace troupe {
+
+/// How `parse_config` reads a config.
+struct parse_options {
+  /// What the program does, one line of `--help`.
+  std::string about = {};
+  /// How variables of the environment begin that hold fields. What begins like
+  /// this and is not a field is an error. Empty: the environment is not read.
+  std::string environment = "TROUPE_CONFIG_";
+};
+
+namespace internal {
+
+/// The options of a run that most programs leave to those who start them.
+struct launch_fields {
+  std::optional<int> workers;
+  bool gpu = false;
+  fs::path storage;
+  std::optional<std::string> name;
+  troupe::if_finished if_finished = troupe::if_finished::refuse;
+  std::string hosts;
+  TROUPE_FIELDS(workers, gpu, storage, name, if_finished, hosts)
+};
+
+/// What a command line asks for.
+struct parsed_fields {
+  config_value values; ///< Of all fields.
+  std::string help;    ///< If that was asked for.
+};
+
+/// The *values* of a group's fields, of shape *shape*, replaced by those of a
+/// JSON file, *environment* (as `environ`), and the command line. Errors name
+/// the field and where its value was read. Throws `std::logic_error` for a
+/// shape whose names cannot be told apart.
+expected<parsed_fields> read_config(const config_shape& shape,
+                                    config_value values, int argc,
+                                    const char* const* argv,
+                                    const char* const* environment,
+                                    const parse_options& options);
+
+/// As `read_config` for this process, which ends with 0 after its help and with
+/// 2 after an error.
+config_value read_config_or_exit(const config_shape& shape, config_value values,
+                                 int argc, const char* const* argv,
+                                 const parse_options& options);
+
+/// Ends the process with 2.
+[[noreturn]] void exit_for_usage(int argc, const char* const* argv,
+                                 std::string_view what);
+
+/// Adds the fields of *launch* to those of a config; their names must be free.
+/// Without `--workers` there are *workers*.
+void add_launch_fields(config_shape& shape, config_value& values,
+                       const launch_fields& launch, int workers);
+
+template <class Config>
+void validate_config(const Config& x, int argc, const char* const* argv) {
+  if constexpr (requires { x.validate(); }) {
+    try {
+      x.validate();
+    } catch (const std::invalid_argument& why) {
+      exit_for_usage(argc, argv, why.what());
+    }
+  }
+}
+
+} // namespace internal
+
+/// A *Config* (a struct with `TROUPE_FIELDS`) with values from, in this order,
+/// the last one wins: its own defaults, the JSON file of `--config FILE`, the
+/// environment (`TROUPE_CONFIG_LR`, a nested field
+/// `TROUPE_CONFIG_OPTIMIZER__LR`) and the command line (`--lr 0.1`, `--lr=0.1`,
+/// `--optimizer.lr 0.1`).
+///
+/// A list is written as `1,2,3` or `[1,2,3]`, a map as `{"a":1}`, a flag as
+/// `--shuffle` or `--shuffle=false`; an empty value unsets an optional. `-` in
+/// the name of an option is read as `_`. `~/` at the beginning of an `fs::path`
+/// is the home folder.
+///
+/// `--help` prints all fields with their types and defaults and ends the
+/// program with 0. An unknown field, a value of another type or out of range,
+/// an option given twice: the program ends with 2 after a sentence that names
+/// the field. So it does if `Config::validate() const` exists and throws
+/// `std::invalid_argument`.
+template <internal::has_named_fields Config>
+Config parse_config(int argc, char** argv, const parse_options& options = {}) {
+  Config result{};
+  internal::assign_config(
+    result, internal::read_config_or_exit(internal::shape_of<Config>(),
+                                          internal::to_config_value(result),
+                                          argc, argv, options));
+  internal::validate_config(result, argc, argv);
+  return result;
+}
+
+/// The same, and six fields for *run*, the options of the trainer, whose values
+/// are the defaults: `--workers`, `--gpu` (without `--workers`: one for each
+/// GPU of a host), `--storage`, `--name`, `--if_finished` and `--hosts`.
+template <internal::has_named_fields Config, class Options>
+  requires requires(Options& x) {
+    x.scaling.num_workers;
+    x.run.storage_path;
+  }
+Config parse_config(int argc, char** argv, Options& run,
+                    const parse_options& options = {}) {
+  using namespace internal;
+  Config result{};
+  launch_fields launch{.workers = std::nullopt,
+                       .gpu = run.scaling.use_gpu,
+                       .storage = run.run.storage_path,
+                       .name = run.run.name,
+                       .if_finished = run.run.if_finished};
+  launch.hosts = text_of_hosts(run.scaling);
+  auto shape = shape_of<Config>();
+  auto values = to_config_value(result);
+  add_launch_fields(shape, values, launch, run.scaling.num_workers);
+  values = read_config_or_exit(shape, std::move(values), argc, argv, options);
+  assign_config(result, values);
+  assign_config(launch, values);
+  validate_config(result, argc, argv);
+  auto counted = !launch.workers && launch.gpu;
+  auto gpus = counted ? count_gpus(run) : expected<int>{0};
+  if (!gpus)
+    exit_for_usage(argc, argv, gpus.error().message);
+  if (counted)
+    run.scaling.num_workers = *gpus;
+  else if (launch.workers)
+    run.scaling.num_workers = *launch.workers;
+  if (counted || launch.workers)
+    run.scaling.workers_per_host = *gpus; // 0: `--workers` says how many.
+  run.scaling.hosts.clear();
+  if (!launch.hosts.empty())
+    run.scaling.hosts = {launch.hosts};
+  run.scaling.use_gpu = launch.gpu;
+  run.run.storage_path = launch.storage;
+  run.run.name = launch.name;
+  run.run.if_finished = launch.if_finished;
+  return result;
+}
+
+} // namespace troupe

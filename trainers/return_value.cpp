@@ -1,0 +1,83 @@
+#include "troupe/trainers/return_value.hpp"
+
+#include <fcntl.h>
+
+#include <charconv>
+#include <optional>
+#include <vector>
+
+#include "troupe/runtime/storage/durable_file.hpp"
+#include "troupe/runtime/text.hpp"
+
+namespace troupe::internal {
+
+namespace {
+
+constexpr auto folder_name = "return_values";
+
+/// The folder for all attempts.
+expected<held_folder> folder_of(const rank_facts& x) {
+  return held_folder::open(x.run_path, x.run_inode)
+    .and_then([](const held_folder& run) { return run.folder(folder_name); });
+}
+
+std::optional<std::uint64_t> number_of(const std::string& name) {
+  std::uint64_t result = 0;
+  auto end = name.data() + name.size();
+  auto x = std::from_chars(name.data(), end, result);
+  if (x.ec != std::errc{} || x.ptr != end)
+    return std::nullopt;
+  return result;
+}
+
+} // namespace
+
+return_folder::return_folder(const rank_facts& x)
+  : folder_(value_or_throw(folder_of(x).and_then([&](const held_folder& all) {
+      return all.folder(std::to_string(x.attempt));
+    }))),
+    rank_(x.rank) {
+  for (auto& name : value_or_throw(folder_.names()))
+    if (name.starts_with(name_of(rank_) + '.'))
+      value_or_throw(folder_.remove_file(name));
+}
+
+fs::path return_folder::path_of(const fs::path& run, std::uint64_t attempts) {
+  auto last = attempts - 1;
+  auto folder = held_folder::follow(run / folder_name);
+  auto names = folder ? folder->names() : expected<std::vector<std::string>>{};
+  std::optional<std::uint64_t> found;
+  if (names)
+    for (auto& name : *names)
+      if (auto x = number_of(name); x && *x <= last && (!found || *x > *found))
+        found = x;
+  return run / folder_name / std::to_string(found.value_or(last));
+}
+
+void return_folder::clear(const rank_facts& x) {
+  if (x.rank != 0)
+    return;
+  auto all = value_or_throw(folder_of(x));
+  for (auto& name : value_or_throw(all.names()))
+    if (auto attempt = number_of(name); attempt && *attempt < x.attempt)
+      value_or_throw(all.remove_tree(name));
+}
+
+std::string return_folder::name_of(int rank) {
+  return concat("rank_", rank);
+}
+
+void return_folder::seal(const std::string& file) {
+  auto found = value_or_throw(folder_.look_up_link(file));
+  if (found.size > max_return_bytes)
+    throw train_error{
+      {ec::invalid_argument,
+       concat("rank ", rank_, " returned a value of ", found.size,
+              " bytes, the limit is ", max_return_bytes,
+              ": save it in a checkpoint and return its path")}};
+  auto opened = value_or_throw(folder_.open_file(file, O_RDONLY, "open"));
+  value_or_throw(sync_file(opened, folder_.path() / file));
+  value_or_throw(folder_.sync());
+}
+
+} // namespace troupe::internal

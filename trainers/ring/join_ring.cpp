@@ -1,0 +1,485 @@
+#include "troupe/trainers/ring/join_ring.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <list>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+
+#include "troupe/runtime/text.hpp"
+
+namespace troupe::internal {
+
+namespace {
+
+using join_clock = std::chrono::steady_clock;
+
+constexpr std::size_t token_digits = 32;
+
+/// Strangers that are held at a time, each for `greeting_limit`.
+constexpr std::size_t max_visitors = 16;
+constexpr std::chrono::seconds greeting_limit{5};
+
+/// Between two calls of a neighbor that does not answer.
+constexpr std::chrono::milliseconds call_pause{200};
+
+/// One call of a neighbor.
+constexpr std::chrono::seconds call_limit{5};
+
+/// What neighbors say first: the caller shows the token of the called one and
+/// who it is, the called one answers with the caller's token.
+struct ring_greeting {
+  std::array<char, 16> magic{};
+  std::array<char, token_digits> token{};
+  std::uint64_t index = 0;
+
+  bool operator==(const ring_greeting&) const = default;
+};
+
+ring_greeting greeting_of(const std::string& token, std::size_t index) {
+  ring_greeting result;
+  std::string_view{"troupe ring 1"}.copy(result.magic.data(),
+                                         result.magic.size());
+  token.copy(result.token.data(), result.token.size());
+  result.index = index;
+  return result;
+}
+
+/// A numeric address and a port, as the system takes them.
+struct numeric_endpoint {
+  sockaddr_storage address{};
+  socklen_t size = 0;
+};
+
+expected<numeric_endpoint> endpoint_at(const std::string& address,
+                                       std::uint16_t port) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  // Never a name: /etc/hosts may say 127.0.1.1.
+  hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
+  addrinfo* list = nullptr;
+  if (address.empty()
+      || ::getaddrinfo(address.c_str(), concat(port).c_str(), &hints, &list)
+           != 0)
+    return failure(ec::invalid_config,
+                   concat("the network address '", address,
+                          "' is not an IPv4 or IPv6 address"));
+  numeric_endpoint result;
+  std::memcpy(&result.address, list->ai_addr, list->ai_addrlen);
+  result.size = list->ai_addrlen;
+  ::freeaddrinfo(list);
+  return result;
+}
+
+void set_number(int socket, int level, int name, int value) {
+  ::setsockopt(socket, level, name, &value, sizeof(value));
+}
+
+/// For data that may wait for minutes until a slow host takes it: such a host
+/// acknowledges, but its window stays closed, which TCP_USER_TIMEOUT would
+/// count as dead. Lost hosts are known to the driver.
+void prepare_for_data(int socket) {
+  set_number(socket, IPPROTO_TCP, TCP_NODELAY, 1);
+  set_number(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
+  set_number(socket, IPPROTO_TCP, TCP_KEEPIDLE, 1);
+  set_number(socket, IPPROTO_TCP, TCP_KEEPINTVL, 1);
+  set_number(socket, IPPROTO_TCP, TCP_KEEPCNT, 9);
+  set_number(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, 0);
+}
+
+class plain_handshake : public link_handshake {
+public:
+  explicit plain_handshake(unique_fd socket)
+    : fd_(socket.get()),
+      link_(std::make_unique<socket_link>(std::move(socket))) {}
+
+  progress advance() override { return progress::done; }
+  std::string problem() const override { return {}; }
+  int socket() const noexcept override { return fd_; }
+  std::unique_ptr<byte_link> take() override { return std::move(link_); }
+
+private:
+  int fd_;
+  std::unique_ptr<byte_link> link_;
+};
+
+class plain_security : public link_security {
+public:
+  bool encrypts() const noexcept override { return false; }
+
+  expected<std::unique_ptr<link_handshake>> begin(unique_fd socket,
+                                                  bool) override {
+    return std::make_unique<plain_handshake>(std::move(socket));
+  }
+};
+
+/// A connection until both sides have greeted.
+class greeted_connection {
+public:
+  /// Of the caller, if it shows *sent*; of the called one otherwise, which
+  /// shows *sent* only after it has seen *wanted*.
+  greeted_connection(std::unique_ptr<link_handshake> handshake, bool calls,
+                     const ring_greeting& sent, const ring_greeting& wanted,
+                     join_clock::time_point deadline)
+    : deadline(deadline), handshake_(std::move(handshake)), sends_(calls),
+      sent_(sent), wanted_(wanted) {}
+
+  /// Goes on as far as it can. False if it has failed, see `problem`.
+  bool advance() {
+    if (handshake_ && !shake_hands())
+      return false;
+    while (link_ && left_ != 0) {
+      auto moved = sends_ ? send() : receive();
+      if (!moved) {
+        problem = "it closed the connection";
+        return false;
+      }
+      if (*moved == 0)
+        break;
+      done_ += *moved;
+      if (done_ < sizeof(ring_greeting))
+        continue;
+      if (!sends_ && !(got_ == wanted_)) {
+        problem = "it is not of this ring";
+        return false;
+      }
+      sends_ = !sends_;
+      done_ = 0;
+      --left_;
+    }
+    return true;
+  }
+
+  bool is_greeted() const noexcept { return left_ == 0; }
+
+  pollfd wait() const noexcept {
+    if (handshake_)
+      return {handshake_->socket(), events_, 0};
+    return {link_->socket(), static_cast<short>(sends_ ? POLLOUT : POLLIN), 0};
+  }
+
+  std::unique_ptr<byte_link> take() {
+    prepare_for_data(link_->socket());
+    return std::move(link_);
+  }
+
+  join_clock::time_point deadline;
+  std::string problem;
+
+private:
+  bool shake_hands() {
+    using progress = link_handshake::progress;
+    switch (handshake_->advance()) {
+      case progress::failed:
+        problem = handshake_->problem();
+        return false;
+      case progress::wants_write:
+        events_ = POLLOUT;
+        return true;
+      case progress::wants_read:
+        events_ = POLLIN;
+        return true;
+      case progress::done:
+        link_ = handshake_->take();
+        handshake_.reset();
+        return true;
+    }
+    return false;
+  }
+
+  std::optional<std::size_t> send() {
+    auto* from = reinterpret_cast<const std::byte*>(&sent_);
+    return link_->send({from + done_, sizeof(sent_) - done_});
+  }
+
+  std::optional<std::size_t> receive() {
+    auto* to = reinterpret_cast<std::byte*>(&got_);
+    return link_->receive({to + done_, sizeof(got_) - done_});
+  }
+
+  std::unique_ptr<link_handshake> handshake_;
+  short events_ = POLLIN;
+  std::unique_ptr<byte_link> link_;
+  bool sends_;
+  int left_ = 2; ///< Greetings, one each way.
+  std::size_t done_ = 0;
+  ring_greeting sent_;
+  ring_greeting wanted_;
+  ring_greeting got_;
+};
+
+/// The two connections of a leader, while they are being made.
+class ring_joiner {
+public:
+  ring_joiner(const ring_port& port, const std::vector<ring_seat>& seats,
+              std::size_t index, const join_ring_args& args)
+    : port_(port), seats_(seats), index_(index), args_(args) {}
+
+  expected<ring_links> run() {
+    while (!links_.next || !links_.previous) {
+      if (join_clock::now() >= end_)
+        return failure(ec::timeout, late());
+      begin_call();
+      if (wait_for_events())
+        return failure(ec::stopped, "it was asked to stop");
+      advance_call();
+      take_visitors();
+      advance_visitors();
+    }
+    return std::move(links_);
+  }
+
+private:
+  const ring_seat& next() const { return seats_[(index_ + 1) % seats_.size()]; }
+
+  std::size_t previous_index() const {
+    return (index_ + seats_.size() - 1) % seats_.size();
+  }
+
+  std::string late() const {
+    auto limit = concat(" within ", args_.limit.count(), " ms");
+    if (!links_.next)
+      return concat(to_string(next().host), " could not be reached at ",
+                    next().address, " port ", next().port, limit, ": ", cause_);
+    auto text =
+      concat(to_string(seats_[previous_index()].host), " did not connect to ",
+             port_.address(), " port ", port_.port(), limit);
+    if (!refused_.empty())
+      text += concat("; another connection was refused: ", refused_);
+    return text;
+  }
+
+  // -- to the next host -------------------------------------------------------
+
+  void begin_call() {
+    if (links_.next || calling_ || call_ || join_clock::now() < next_call_)
+      return;
+    next_call_ = join_clock::now() + call_pause;
+    auto to = endpoint_at(next().address, next().port);
+    if (!to) {
+      cause_ = to.error().message;
+      return;
+    }
+    calling_.reset(::socket(to->address.ss_family,
+                            SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    call_end_ = join_clock::now() + call_limit;
+    auto* address = reinterpret_cast<const sockaddr*>(&to->address);
+    if (!calling_
+        || (::connect(calling_.get(), address, to->size) != 0
+            && errno != EINPROGRESS))
+      drop_call(std::system_category().message(errno));
+  }
+
+  void drop_call(std::string cause) {
+    cause_ = std::move(cause);
+    calling_.reset();
+    call_.reset();
+  }
+
+  void advance_call() {
+    if (calling_ && (call_ready_ & (POLLOUT | POLLERR | POLLHUP)) != 0) {
+      int problem = 0;
+      socklen_t size = sizeof(problem);
+      ::getsockopt(calling_.get(), SOL_SOCKET, SO_ERROR, &problem, &size);
+      if (problem != 0)
+        return drop_call(std::system_category().message(problem));
+      auto handshake = args_.security->begin(std::move(calling_), false);
+      if (!handshake)
+        return drop_call(handshake.error().message);
+      call_.emplace(
+        std::move(*handshake), true, greeting_of(next().token, index_),
+        greeting_of(port_.token(), (index_ + 1) % seats_.size()), call_end_);
+    }
+    if (call_ && !call_->advance())
+      return drop_call(call_->problem);
+    if (call_ && call_->is_greeted()) {
+      links_.next = call_->take();
+      call_.reset();
+    }
+    if ((calling_ || call_) && join_clock::now() >= call_end_)
+      drop_call("no answer");
+  }
+
+  // -- from the previous host -------------------------------------------------
+
+  void take_visitors() {
+    while (!links_.previous) {
+      unique_fd socket{::accept4(port_.socket(), nullptr, nullptr,
+                                 SOCK_NONBLOCK | SOCK_CLOEXEC)};
+      if (!socket)
+        return;
+      auto handshake = args_.security->begin(std::move(socket), true);
+      if (!handshake)
+        continue;
+      if (visitors_.size() == max_visitors)
+        visitors_.pop_front();
+      visitors_.emplace_back(
+        std::move(*handshake), false,
+        greeting_of(seats_[previous_index()].token, index_),
+        greeting_of(port_.token(), previous_index()),
+        join_clock::now() + greeting_limit);
+    }
+  }
+
+  void advance_visitors() {
+    for (auto i = visitors_.begin(); i != visitors_.end();) {
+      if (!i->advance()) {
+        refused_ = i->problem;
+        i = visitors_.erase(i);
+      } else if (i->is_greeted()) {
+        links_.previous = i->take();
+        visitors_.clear();
+        return;
+      } else if (join_clock::now() >= i->deadline) {
+        i = visitors_.erase(i);
+      } else {
+        ++i;
+      }
+    }
+  }
+
+  // -- waiting ----------------------------------------------------------------
+
+  /// Waits until there is something to do. Returns whether to stop.
+  bool wait_for_events() {
+    auto until = end_;
+    std::vector<pollfd> waits{{args_.stop, POLLIN, 0}, {-1, POLLIN, 0}};
+    if (!links_.previous)
+      waits.push_back({port_.socket(), POLLIN, 0});
+    for (auto& x : visitors_) {
+      waits.push_back(x.wait());
+      until = std::min(until, x.deadline);
+    }
+    if (calling_)
+      waits[1] = {calling_.get(), POLLOUT, 0};
+    else if (call_)
+      waits[1] = call_->wait();
+    if (calling_ || call_)
+      until = std::min(until, call_end_);
+    else if (!links_.next)
+      until = std::min(until, next_call_);
+    auto left =
+      std::chrono::ceil<std::chrono::milliseconds>(until - join_clock::now());
+    ::poll(waits.data(), waits.size(),
+           static_cast<int>(std::max<std::int64_t>(left.count(), 0)));
+    call_ready_ = waits[1].revents;
+    return waits[0].revents != 0;
+  }
+
+  const ring_port& port_;
+  const std::vector<ring_seat>& seats_;
+  const std::size_t index_;
+  const join_ring_args& args_;
+  const join_clock::time_point end_ = join_clock::now() + args_.limit;
+  ring_links links_;
+
+  unique_fd calling_; ///< Not connected yet.
+  std::optional<greeted_connection> call_;
+  join_clock::time_point call_end_;
+  join_clock::time_point next_call_ = join_clock::now();
+  short call_ready_ = 0;
+  std::string cause_ = "no answer"; ///< Of the latest call.
+
+  std::list<greeted_connection> visitors_;
+  std::string refused_; ///< Why, the latest visitor.
+};
+
+template <class T>
+bool read_number(std::string_view text, T& x) {
+  auto end = text.data() + text.size();
+  auto [at, problem] = std::from_chars(text.data(), end, x);
+  return problem == std::errc{} && at == end;
+}
+
+} // namespace
+
+std::string encode(const ring_seat& x) {
+  return concat(x.host.first_rank, '\n', x.host.ranks, '\n', x.address, '\n',
+                x.port, '\n', x.token, '\n', x.encrypted ? 1 : 0, '\n',
+                x.host.name);
+}
+
+expected<ring_seat> decode_seat(std::string_view text) {
+  std::array<std::string_view, 7> parts;
+  for (std::size_t i = 0; i + 1 < parts.size(); ++i) {
+    auto end = std::min(text.find('\n'), text.size());
+    parts[i] = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  parts[6] = text;
+  ring_seat result;
+  int encrypted = 0;
+  if (!read_number(parts[0], result.host.first_rank)
+      || !read_number(parts[1], result.host.ranks) || result.host.ranks < 1
+      || !read_number(parts[3], result.port) || parts[4].size() != token_digits
+      || !read_number(parts[5], encrypted))
+    return failure(ec::protocol,
+                   "the store holds something else than a host's place in the "
+                   "ring");
+  result.address = parts[2];
+  result.token = parts[4];
+  result.encrypted = encrypted != 0;
+  result.host.name = parts[6];
+  return result;
+}
+
+std::shared_ptr<link_security> plain_links() {
+  return std::make_shared<plain_security>();
+}
+
+expected<ring_port> ring_port::open(const std::string& address) {
+  TROUPE_TRY(auto here, endpoint_at(address, 0));
+  ring_port result;
+  result.address_ = address;
+  result.socket_.reset(::socket(here.address.ss_family,
+                                SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  auto* generic = reinterpret_cast<sockaddr*>(&here.address);
+  if (!result.socket_ || ::bind(result.socket_.get(), generic, here.size) != 0)
+    return system_failure(
+      ec::invalid_config,
+      concat("the network address ", address, " cannot be used on this host"));
+  if (::listen(result.socket_.get(), SOMAXCONN) != 0
+      || ::getsockname(result.socket_.get(), generic, &here.size) != 0)
+    return system_failure(ec::spawn,
+                          concat("no port on the network address ", address));
+  result.port_ =
+    ntohs(here.address.ss_family == AF_INET6
+            ? reinterpret_cast<sockaddr_in6*>(&here.address)->sin6_port
+            : reinterpret_cast<sockaddr_in*>(&here.address)->sin_port);
+  std::array<std::uint8_t, token_digits / 2> random{};
+  if (::getrandom(random.data(), random.size(), 0)
+      != static_cast<ssize_t>(random.size()))
+    return system_failure(ec::spawn, "no random numbers");
+  for (auto x : random)
+    for (auto digit : {x >> 4, x & 15})
+      result.token_ += "0123456789abcdef"[digit];
+  return result;
+}
+
+expected<ring_links> join_ring(const ring_port& port,
+                               const std::vector<ring_seat>& seats,
+                               std::size_t index, const join_ring_args& args) {
+  if (seats.size() < 2)
+    return ring_links{};
+  for (auto& x : seats)
+    if (x.encrypted != args.security->encrypts())
+      return failure(ec::invalid_config,
+                     concat(to_string(x.host),
+                            x.encrypted ? " encrypts" : " does not encrypt",
+                            " gradients, this host does",
+                            x.encrypted ? " not" : ""));
+  return ring_joiner{port, seats, index, args}.run();
+}
+
+} // namespace troupe::internal

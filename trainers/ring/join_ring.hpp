@@ -1,0 +1,112 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "troupe/actors/transport/byte_link.hpp"
+#include "troupe/runtime/error.hpp"
+#include "troupe/runtime/process/descriptor.hpp"
+#include "troupe/trainers/ring/host_ring.hpp"
+
+namespace troupe::internal {
+
+/// Where a leader is found, and what its neighbors must know to be let in: it
+/// travels through the store of the attempt.
+struct ring_seat {
+  ring_host host;
+  std::string address; ///< A number, IPv4 or IPv6.
+  std::uint16_t port = 0;
+  std::string token; ///< 32 hex digits, new for each attempt.
+
+  /// Whether gradients to and from this host are encrypted: all or none.
+  bool encrypted = false;
+};
+
+std::string encode(const ring_seat& x);
+
+/// `ec::protocol` unless *text* is a seat.
+expected<ring_seat> decode_seat(std::string_view text);
+
+/// What happens to a new connection before its first byte of ours.
+class link_handshake {
+public:
+  enum class progress { done, wants_read, wants_write, failed };
+
+  virtual ~link_handshake() = default;
+
+  /// Never waits.
+  virtual progress advance() = 0;
+
+  /// Why it failed, continues "10.0.0.7: ".
+  virtual std::string problem() const = 0;
+
+  virtual int socket() const noexcept = 0;
+
+  /// The connection, once done.
+  virtual std::unique_ptr<byte_link> take() = 0;
+};
+
+/// How connections of a ring are secured.
+class link_security {
+public:
+  virtual ~link_security() = default;
+
+  virtual bool encrypts() const noexcept = 0;
+
+  /// Begins on *socket*, which is connected and does not block.
+  virtual expected<std::unique_ptr<link_handshake>> begin(unique_fd socket,
+                                                          bool is_server) = 0;
+};
+
+/// Plain TCP, for networks that are trusted: tokens keep strangers and other
+/// attempts out, but not who reads or changes packets.
+std::shared_ptr<link_security> plain_links();
+
+/// A port on which a leader waits for its neighbor.
+class ring_port {
+public:
+  /// Listens on *address*, a number that belongs to this host; the system
+  /// chooses the port. `ec::invalid_config` if it is not one.
+  static expected<ring_port> open(const std::string& address);
+
+  const std::string& address() const noexcept { return address_; }
+  std::uint16_t port() const noexcept { return port_; }
+  const std::string& token() const noexcept { return token_; }
+  int socket() const noexcept { return socket_.get(); }
+
+private:
+  std::string address_;
+  std::uint16_t port_ = 0;
+  std::string token_;
+  unique_fd socket_;
+};
+
+struct ring_links {
+  std::unique_ptr<byte_link> next;
+  std::unique_ptr<byte_link> previous;
+};
+
+struct join_ring_args {
+  std::shared_ptr<link_security> security = plain_links();
+
+  /// For all of it: other leaders may come late.
+  std::chrono::milliseconds limit{120'000};
+
+  /// Ends it with `ec::stopped` when readable; -1: none.
+  int stop = -1;
+};
+
+/// Connects leader *index* of *seats* with its neighbors. It calls the next
+/// one and is called by the previous one at the same time; both check each
+/// other's tokens. Others that connect are dropped.
+///
+/// `ec::timeout` names the neighbor and what was tried.
+expected<ring_links> join_ring(const ring_port& port,
+                               const std::vector<ring_seat>& seats,
+                               std::size_t index, const join_ring_args& args);
+
+} // namespace troupe::internal

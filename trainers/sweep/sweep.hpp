@@ -1,0 +1,88 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "troupe/runtime/config/run_config.hpp"
+#include "troupe/runtime/error.hpp"
+#include "troupe/runtime/fs.hpp"
+#include "troupe/runtime/store/result.hpp"
+#include "troupe/runtime/sweep/halving.hpp"
+#include "troupe/runtime/sweep/search_space.hpp"
+#include "troupe/runtime/sweep/searcher.hpp"
+#include "troupe/runtime/sweep/trial.hpp"
+#include "troupe/trainers/data_parallel_trainer.hpp"
+
+namespace troupe {
+
+/// How a sweep chooses, compares and ends its trials.
+struct sweep_options {
+  /// Metric of rank 0 that trials are compared by, `a/b` for nested ones.
+  std::string metric;
+  score_order order = score_order::min; ///< Which value of it is better.
+  /// How many trials there are. Unset: as many as the searcher chooses.
+  std::optional<std::size_t> trials;
+  /// Who chooses their params. Unset: `random_search()`.
+  std::shared_ptr<troupe::searcher> searcher;
+  /// Ends trials that are worse than others. Unset: none end early.
+  std::optional<halving_options> halving;
+  /// Most trials at once. Unset: as many as this host has cores (or GPUs) for,
+  /// one core for each rank that claims none.
+  std::optional<int> max_concurrent;
+  /// Changes the config of a trial's run before it begins; called on the thread
+  /// of `fit()`. For trackers and callbacks of its own, which serve one run at
+  /// a time. Name and storage path are the sweep's.
+  std::function<void(const trial&, run_config&)> prepare;
+};
+
+/// What a sweep found.
+struct sweep_result {
+  std::vector<trial> trials; ///< By index, those of earlier starts included.
+  fs::path path;             ///< Folder of the sweep; empty if none began.
+  /// Why the sweep did not come to its end. Starting it again resumes it.
+  std::optional<troupe::error> error;
+  /// As `result::stop_requested`.
+  bool stop_requested = false;
+  score_order order = score_order::min; ///< Of the sweep's options.
+
+  /// The trial with the best score; of equals the first. An error if none has a
+  /// score.
+  expected<trial> best() const;
+
+  /// The result of the run of *x*, with its checkpoints.
+  expected<result> result_of(const trial& x) const {
+    return result::from_path(path / x.name);
+  }
+};
+
+/// Runs one trainer with many configs, to find the best one.
+///
+/// Each trial is a run of its own, below the folder of the sweep, which has the
+/// storage path and the name of the trainer's `run_config`. A sweep that was
+/// interrupted is resumed by the same program: trials that have ended are not
+/// repeated, the others resume from their last checkpoints.
+class sweep {
+public:
+  /// The params of *space* are fields of the config that *trainer* was given,
+  /// which must have `TROUPE_FIELDS`; the other fields keep their values.
+  sweep(const data_parallel_trainer& trainer, search_space space,
+        sweep_options options)
+    : request_(request_of(trainer)), space_(std::move(space)),
+      options_(std::move(options)) {}
+
+  /// Runs all trials that are left and waits for them. Signals end it as they
+  /// end `fit()` of a trainer. Never throws: the result has the error, and
+  /// every trial that has begun.
+  sweep_result fit() const noexcept;
+
+private:
+  internal::run_request request_;
+  search_space space_;
+  sweep_options options_;
+};
+
+} // namespace troupe

@@ -1,0 +1,93 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "troupe/trainers/ring/host_ring.hpp"
+#include "troupe/trainers/torch/groups/memory_collectives.hpp"
+#include "troupe/trainers/torch/groups/segment_exchange.hpp"
+
+namespace troupe::internal {
+
+/// For people, what a note of a ring stands for.
+std::string describe_note(const ring_note& x);
+
+/// The collectives of ranks on several hosts. The ranks of a host share a
+/// segment; the first of them, its leader, is the host's place in a ring.
+///
+/// A large all-reduce goes chunk by chunk: while a chunk is copied in, the one
+/// before it is reduced inside the host, the two before that are on their way
+/// around the ring, on a thread of its own, and the next is copied out. Sums
+/// of floating-point numbers are rounded to their type once per host.
+class hierarchical_collectives final : public memory_collectives {
+public:
+  /// This rank is on host *index* of *hosts*. *ring* is null unless it leads.
+  hierarchical_collectives(segment_exchange& exchange,
+                           std::vector<ring_host> hosts, std::size_t index,
+                           std::unique_ptr<host_ring> ring);
+
+  ~hierarchical_collectives() override;
+
+  int rank() const noexcept override;
+  int ranks() const noexcept override;
+  bool stores_partial_sums() const noexcept override { return true; }
+
+  void barrier(const call& x) override;
+  void all_reduce(const call& x, std::byte* data, std::size_t count,
+                  const reduction& how) override;
+  void broadcast(const call& x, std::byte* data, std::size_t bytes) override;
+  void all_gather(const call& x, const std::byte* in, std::size_t bytes,
+                  const std::vector<std::byte*>& out) override;
+  void scatter(const call& x, const std::vector<const std::byte*>& in,
+               std::byte* out, std::size_t bytes) override;
+  void reduce_scatter(const call& x, const std::vector<const std::byte*>& in,
+                      std::byte* out, std::size_t count,
+                      const reduction& how) override;
+
+  void close() noexcept override { exchange_.close(); }
+  void cancel() noexcept override;
+  void abort(const error& reason) noexcept override;
+
+private:
+  bool leads() const noexcept { return ring_ != nullptr; }
+  std::size_t host_of(int rank) const noexcept;
+
+  /// Runs *f*, the collective; if it fails, this host leaves the ring.
+  void guarded(const std::function<void()>& f);
+
+  void open(const call& x, const void* payload = nullptr,
+            std::size_t bytes = 0);
+
+  /// Of the collective that was opened.
+  host_ring::call ring_call() const;
+
+  void run(host_ring::ticket last);
+  void await(host_ring::ticket last);
+  [[noreturn]] void fail(const error& reason);
+
+  /// The ranks of this host get *bytes* at *data* of local rank *root*.
+  void spread(int root, std::byte* data, std::size_t bytes);
+
+  void reduce_small(std::byte* data, std::size_t count, const reduction& how,
+                    bool takes);
+  void reduce_alone(std::byte* data, std::size_t count, const reduction& how,
+                    bool takes);
+  void reduce_chunks(std::byte* data, std::size_t count, const reduction& how,
+                     bool takes);
+
+  /// Takes the sum of all ranks at *from*.
+  void finish(std::byte* data, const std::byte* from, std::size_t count,
+              const reduction& how) const;
+
+  host_ring::ticket submit_sum(std::byte* data, std::size_t bytes,
+                               const reduction& how);
+
+  segment_exchange& exchange_;
+  const std::vector<ring_host> hosts_;
+  const std::size_t index_;
+  std::unique_ptr<host_ring> ring_;
+  std::unique_ptr<ring_thread> thread_; ///< Of a leader.
+};
+
+} // namespace troupe::internal

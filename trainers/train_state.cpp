@@ -1,0 +1,116 @@
+#include "troupe/trainers/train_state.hpp"
+
+#include <algorithm>
+#include <exception>
+
+#include "troupe/runtime/storage/durable_file.hpp"
+
+namespace troupe {
+
+using namespace internal;
+
+namespace {
+
+/// Calls *f* for the object in *path*; what it throws names the file.
+template <class F>
+auto named(const fs::path& path, F f) {
+  auto fail = [&](ec code, const std::string& text) {
+    throw train_error{{code, text.find(path.string()) == text.npos
+                               ? path.string() + ": " + text
+                               : text}};
+  };
+  try {
+    return f();
+  } catch (const train_error& x) {
+    fail(x.reason().code, x.reason().message);
+  } catch (const std::exception& x) {
+    fail(ec::corrupt, x.what());
+  }
+  return decltype(f())();
+}
+
+/// The names of the files in *folder*, for a sentence.
+std::string files_in(const fs::path& folder) {
+  constexpr std::size_t most = 12;
+  auto files = files_below(folder);
+  if (!files || files->empty())
+    return "nothing";
+  std::string result;
+  for (std::size_t i = 0; i < files->size() && i < most; ++i)
+    result += (i == 0 ? "" : ", ")
+              + (*files)[i].lexically_relative(folder).generic_string();
+  return result + (files->size() > most ? ", ..." : "");
+}
+
+} // namespace
+
+void internal::check_object_name(const std::string& name) {
+  auto bad = [](unsigned char c) { return c == '/' || c < 0x20 || c == 0x7f; };
+  if (name.empty() || name.starts_with('.') || name.size() > 200
+      || std::ranges::any_of(name, bad))
+    throw train_error{{ec::invalid_argument,
+                       "an object cannot be saved as '" + name
+                         + "': its name is that of a file, without '/' and "
+                           "control characters, does not begin with '.' and "
+                           "has at most 200 bytes"}};
+}
+
+void internal::restore(const std::vector<saved_object>& objects,
+                       const fs::path& folder) {
+  for (auto& x : objects)
+    if (!value_or_throw(look_up(folder / x.file)).exists())
+      throw train_error{{ec::invalid_argument,
+                         (folder / x.file).string() + " does not exist: no '"
+                           + x.name + "' of this type was saved there, but "
+                           + files_in(folder)}};
+  struct step : restore_step {
+    fs::path path;
+  };
+  std::vector<step> steps;
+  for (auto& x : objects) {
+    auto path = folder / x.file;
+    steps.push_back({named(path, [&] { return x.read(path); }), path});
+  }
+  // First what may still be refused.
+  std::ranges::stable_partition(steps, [](auto& x) { return bool{x.undo}; });
+  for (auto i = steps.begin(); i != steps.end(); ++i) {
+    try {
+      named(i->path, i->apply);
+    } catch (...) {
+      // The one that failed, too: it may have changed in part.
+      for (auto j = i + 1; j != steps.begin();)
+        if ((--j)->undo)
+          try {
+            j->undo();
+          } catch (const std::exception&) { // the first reason is the cause
+          }
+      throw;
+    }
+  }
+}
+
+train_state::train_state(std::initializer_list<object> objects) {
+  for (auto& x : objects)
+    add(x);
+}
+
+void train_state::add(object x) {
+  if (std::ranges::find(objects_, x.value_.name, &saved_object::name)
+      != objects_.end())
+    throw train_error{{ec::invalid_argument, "a train_state has two objects '"
+                                               + x.value_.name + "'"}};
+  objects_.push_back(std::move(x.value_));
+}
+
+void train_state::save(staged_checkpoint& files) const {
+  for (auto& x : objects_) {
+    auto path = files.path() / x.file;
+    named(path, [&] { x.save(path); });
+  }
+}
+
+void train_state::load(const checkpoint& from) const {
+  restore(objects_, from.path());
+}
+
+} // namespace troupe

@@ -1,0 +1,55 @@
+// What stands in for runs on several hosts in a build without OpenSSL.
+
+#include <cstdio>
+#include <string_view>
+
+#include "troupe/trainers/host_door.hpp"
+#include "troupe/trainers/node_agent.hpp"
+#include "troupe/trainers/ticket_folder.hpp"
+
+namespace troupe::internal {
+
+namespace {
+
+constexpr std::string_view needs_openssl =
+  "a run on several hosts needs OpenSSL, which this build of Troupe does not "
+  "have";
+
+} // namespace
+
+struct host_door::parts {
+  std::string address;
+};
+
+host_door::host_door(std::unique_ptr<parts> x) : parts_(std::move(x)) {}
+
+host_door::~host_door() = default;
+
+const std::string& host_door::address() const noexcept {
+  return parts_->address;
+}
+
+expected<std::unique_ptr<host_door>>
+host_door::open(const std::string&, const fs::path&, note_function) {
+  return failure(ec::unsupported, std::string{needs_openssl});
+}
+
+std::string host_door::ticket_text() const {
+  return {};
+}
+
+expected<void> host_door::let_in(private_endpoint&, const fs::path&) {
+  return {};
+}
+
+expected<void> make_ticket_folder(const fs::path&, std::string_view) {
+  return failure(ec::unsupported, std::string{needs_openssl});
+}
+
+int run_node_agent(const agent_orders&) {
+  std::fprintf(stderr, "troupe: %.*s\n", static_cast<int>(needs_openssl.size()),
+               needs_openssl.data());
+  return static_cast<int>(agent_exit::never);
+}
+
+} // namespace troupe::internal

@@ -38,7 +38,7 @@ struct early_stopping_state {
   }
 };
 
-/// Says when a value has stopped to improve, in any loop; of an `epoch_loop`,
+/// Says when a value has stopped improving, in any loop; in an `epoch_loop`,
 /// `early_stopping_callback` asks it:
 ///
 ///   troupe::early_stopping stopping{{.monitor = "val/loss", .patience = 5}};

@@ -67,9 +67,9 @@ public:
   /// Folder of the run on its storage.
   fs::path run_path() const { return facts_.run_path; }
 
-  /// At first the checkpoint to resume from; later the last one that this rank
-  /// reported. A loop that reports without having called this, although there
-  /// is one to resume from, causes a warning: it trains from the beginning.
+  /// The checkpoint to resume from; later the last one to which this rank added
+  /// files: with `report(values, state)` rank 0 alone. A loop that reports, but
+  /// never called this although there is one to resume from, causes a warning.
   const std::optional<troupe::checkpoint>& checkpoint() const noexcept {
     is_unread_ = false;
     return checkpoint_;

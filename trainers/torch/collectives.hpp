@@ -45,7 +45,7 @@ at::Tensor gather_rows(train_context& context, const at::Tensor& x,
 /// The rows of *x*, one for each sample of the current batch of *loader*, from
 /// all ranks: in the order of the epoch, and without those that `tail::pad` has
 /// added, so that metrics count each sample once. Call it inside the loop over
-/// *loader*, which must not have `tail::no_padding`: its ranks may have
+/// *loader*. Throws for a loader with `tail::no_padding`, whose ranks may have
 /// different numbers of batches.
 template <class Loader>
 at::Tensor gather_for_metrics(train_context& context, const Loader& loader,

@@ -291,6 +291,17 @@ class ReadmesTest(unittest.TestCase):
                     with self.subTest(f"{page.relative_to(ROOT)}: {name}"):
                         self.assertTrue(is_in_tree(name, page))
 
+    def test_code_that_a_page_takes_from_an_example_is_there(self):
+        found = 0
+        for page in PAGES:
+            for name, blocks in re.findall(r"From `(examples/[\w/]+\.cpp)`:\n((?:\n```cpp\n(?:(?!```).*\n)*```\n)+)",
+                                           page.read_text(encoding="utf-8")):
+                for block in re.findall(r"```cpp\n((?:(?!```).*\n)*)```", blocks):
+                    found += 1
+                    with self.subTest(f"{page.relative_to(ROOT)}: {name}"):
+                        self.assertIn(block, (ROOT / name).read_text(encoding="utf-8"))
+        self.assertGreater(found, 0)
+
     def test_identifiers_that_pages_name_are_in_the_sources(self):
         known = words_of_the_sources()
         for page in PAGES:

@@ -20,15 +20,15 @@
 
 namespace troupe {
 
-/// How `prepare_data_loader` reads a dataset. Defaults are those of Python's
-/// DataLoader and DistributedSampler.
+/// How `prepare_data_loader` reads a dataset. Names and defaults are, where
+/// PyTorch has the option, those of its DataLoader.
 struct data_loader_options {
   /// Samples per batch and rank: the global batch is *batch_size* times the
   /// world size.
   std::int64_t batch_size = 1;
   bool shuffle = false;
   /// Which samples an epoch has, such as `weighted_order`, instead of all of
-  /// the dataset; without *shuffle*. Called on every rank.
+  /// the dataset. Not with *shuffle*. Called on every rank.
   sample_order order = {};
   /// Decides, together with the epoch, the order and the random numbers that
   /// datasets are given. Must be equal on all ranks.

@@ -40,7 +40,7 @@ private:
   std::optional<bool> check_on_train_epoch_end_;
 };
 
-/// Ends a fit once a logged value has stopped to improve: see `early_stopping`.
+/// Ends a fit once a logged value has stopped improving: see `early_stopping`.
 /// Rank 0 prints why it ends the fit.
 class early_stopping_callback final : public monitor_callback {
 public:
@@ -63,7 +63,7 @@ private:
 };
 
 /// Reduces the learning rates of a fit's optimizer once a logged value has
-/// stopped to improve: see `reduce_lr_on_plateau`. The optimizer has no other
+/// stopped improving: see `reduce_lr_on_plateau`. The optimizer has no other
 /// schedule.
 class plateau_callback final : public monitor_callback {
 public:

@@ -202,25 +202,25 @@ private:
 ///   schedule.step(); // here, or once per epoch
 class lr_scheduler {
 public:
-  /// The rates that *optimizer* has now are the first ones. It must outlive
-  /// this. Sets the rates of count 0.
+  /// The current rates of *optimizer*, which must outlive this, are the initial
+  /// ones: create it before the optimizer's `load_state`. Sets those of step 0.
   template <class Optimizer>
   lr_scheduler(Optimizer& optimizer, lr_factor factor)
     : lr_scheduler(internal::lr_access{optimizer}, std::move(factor)) {}
 
-  /// One more step or epoch is done.
+  /// Sets the rates after another step or epoch.
   void step() { seek(state_.count + 1); }
 
-  /// *count* steps or epochs are done.
+  /// Sets the rates after *count* steps or epochs.
   void seek(std::int64_t count);
 
   std::int64_t count() const noexcept { return state_.count; }
-  /// Of each parameter group.
+  /// The current rate of each parameter group.
   std::vector<double> lr() const { return access_.lr(); }
 
   const lr_scheduler_state& state() const noexcept { return state_; }
-  /// Continues there; the first rates are those of *x*. Throws `train_error`
-  /// for another number of parameter groups.
+  /// Continues from *x*, with its initial rates. Throws `train_error` for
+  /// another number of parameter groups.
   void load_state(const lr_scheduler_state& x);
 
 private:
@@ -243,8 +243,8 @@ struct plateau_options {
   double eps = 1e-8; ///< A smaller change is not made.
 };
 
-/// Reduces the learning rates of an optimizer once a value has stopped to
-/// improve.
+/// Reduces the learning rates of an optimizer once a value has stopped
+/// improving.
 class reduce_lr_on_plateau {
 public:
   /// *optimizer* must outlive this. Throws `train_error` for an option out of
@@ -255,14 +255,14 @@ public:
     : reduce_lr_on_plateau(internal::lr_access{optimizer}, options) {}
 
   /// Judges *value*. Give it the same value on every rank, such as one from
-  /// `all_reduce`: ranks with other rates would train other models. A NaN is no
-  /// improvement.
+  /// `all_reduce`: ranks with other rates would train different models. NaN is
+  /// not an improvement.
   void step(double value);
 
   std::vector<double> lr() const { return access_.lr(); }
 
   plateau_state state() const;
-  /// Continues there, with the rates of *x*.
+  /// Continues from *x*, with its rates.
   void load_state(const plateau_state& x);
 
 private:

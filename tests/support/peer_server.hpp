@@ -18,7 +18,7 @@ struct peer_server_options {
   std::vector<std::string> command;
   std::map<std::string, std::string> environment; ///< `{home}` as above.
   std::string ready_path = "/health"; ///< Answers 200 once the server is ready.
-  std::chrono::seconds limit{90};     ///< For becoming ready.
+  std::chrono::seconds limit{180}; ///< For becoming ready, on a busy machine.
 };
 
 /// A real tracker's server on a free port of 127.0.0.1, in a scratch home.
@@ -32,6 +32,7 @@ public:
     // Someone else may take the port meanwhile.
     for (int tries = 0; tries < 3; ++tries) {
       port_ = free_port();
+      remove_files(); // MLflow cannot use a database that it made only in part.
       if (try_to_start())
         return;
     }
@@ -67,6 +68,13 @@ private:
     replace("{port}", std::to_string(port_));
     replace("{home}", home_.path().string());
     return x;
+  }
+
+  void remove_files() {
+    process_.reset();
+    for (fs::directory_iterator x{home_.path()}, end; x != end; ++x)
+      if (x->path() != home_ / "server.log")
+        fs::remove_all(x->path());
   }
 
   bool try_to_start() {

@@ -17,7 +17,7 @@ CLEAN = {
     "trainers/trainer.cpp": '#include "troupe/actors/driver.hpp"\n#include "troupe/trainers/trainer.hpp"\n',
     "trainers/torch/ddp.hpp": "#include <torch/torch.h>\n",
     "trainers/umbrella/train.hpp": '#include "troupe/trainers/trainer.hpp"\n',
-    "examples/minimal.cpp": "#include <troupe/train.hpp>\n",
+    "examples/minimal/minimal.cpp": "#include <troupe/train.hpp>\n",
     "tests/unit/error_test.cpp": '#include "troupe/runtime/error.hpp"\n',
 }
 
@@ -122,8 +122,8 @@ class CheckLayers(unittest.TestCase):
                               trainers__trainer_DOT_hpp='#include "troupe/actors/driver.hpp"\n')
 
     def test_finds_an_example_that_uses_inner_headers(self):
-        self.expect_violation("examples/minimal.cpp:1: examples use the public headers only, not troupe/runtime/error.hpp",
-                              examples__minimal_DOT_cpp='#include "troupe/runtime/error.hpp"\n')
+        self.expect_violation("examples/minimal/minimal.cpp:1: examples use the public headers only, not troupe/runtime/error.hpp",
+                              examples__minimal__minimal_DOT_cpp='#include "troupe/runtime/error.hpp"\n')
 
     def test_finds_headers_that_do_not_exist_and_relative_paths(self):
         self.expect_violation("runtime/error.cpp:1: troupe/runtime/eror.hpp does not exist",

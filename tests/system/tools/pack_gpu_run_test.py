@@ -40,7 +40,7 @@ class PackGpuRunTest(unittest.TestCase):
     def test_has_the_tree_the_data_and_a_program_to_start(self):
         with tarfile.open(self.folder / "troupe.tar.gz") as tar:
             names = set(tar.getnames())
-        self.assertLessEqual({"CMakeLists.txt", "tests/gpu/gpu_test.cpp", "examples/fashion_mnist.cpp",
+        self.assertLessEqual({"CMakeLists.txt", "tests/gpu/gpu_test.cpp", "examples/fashion_mnist/fashion_mnist.cpp",
                               "tools/pack_gpu_run"}, names)
         self.assertFalse([x for x in names if x.startswith((".git/", "build/"))])
         self.assertEqual(len(list((self.folder / "data").glob("*-ubyte.gz"))), 4)

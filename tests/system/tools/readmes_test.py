@@ -87,6 +87,10 @@ MAPS = {"ray_train_map.md", "ecosystem_map.md"}  # They name what other framewor
 OF_OTHERS = {"loss_step", "loss_epoch", "replace_invalid"}  # metrics in an example, a function of a library
 
 
+def example_folders():
+    return sorted(path.parent for path in (ROOT / "examples").glob("*/CMakeLists.txt"))
+
+
 def text_of(page):
     """The page without its blocks of code."""
     return re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
@@ -220,12 +224,20 @@ class ReadmesTest(unittest.TestCase):
                 there = {path.name for path in (ROOT / folder).iterdir() if path.is_dir() and path.name != "__pycache__"}
                 self.assertLessEqual(there, named_folders(ROOT / folder / "README.md"))
 
-    def test_the_readme_of_the_examples_names_each_program(self):
+    def test_the_readme_of_the_examples_links_to_each_folder(self):
         text = (ROOT / "examples/README.md").read_text(encoding="utf-8")
-        for source in (ROOT / "examples").glob("*.cpp"):
-            if "int main(" in source.read_text(encoding="utf-8"):
-                with self.subTest(source.stem):
-                    self.assertIn(f"| `{source.stem}` |", text)
+        for folder in example_folders():
+            with self.subTest(folder.name):
+                self.assertIn(f"| [`{folder.name}`]({folder.name}/README.md) |", text)
+
+    def test_an_example_is_a_project_of_its_own_with_a_page_that_says_how_to_build_it(self):
+        built = (ROOT / "examples/CMakeLists.txt").read_text(encoding="utf-8")
+        for folder in example_folders():
+            with self.subTest(folder.name):
+                self.assertRegex((folder / "CMakeLists.txt").read_text(encoding="utf-8"),
+                                 r"(?s)^cmake_minimum_required\(.*\nproject\(.*\nfind_package\(troupe REQUIRED")
+                self.assertIn("```sh\ncmake -B build ", (folder / "README.md").read_text(encoding="utf-8"))
+                self.assertRegex(built, rf"troupe_examples\([^)]*\b{folder.name}\b")
 
     def test_pages_have_each_option_in_the_order_of_its_struct_with_its_default(self):
         tables = [(header, struct, "configuration.md", f"`{struct}`") for header, x in CONFIGS.items() for struct in x]

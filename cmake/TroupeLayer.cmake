@@ -43,9 +43,7 @@ function(troupe_layer name)
   add_library(troupe_${name} STATIC ${layer_SOURCES})
   add_library(troupe::${name} ALIAS troupe_${name})
   set_target_properties(troupe_${name} PROPERTIES EXPORT_NAME ${name})
-  if("layers" IN_LIST TROUPE_COMPILE_IN_BATCHES)
-    set_target_properties(troupe_${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
-  endif()
+  troupe_in_batches(layers 8 troupe_${name})
   target_sources(troupe_${name} PUBLIC
     FILE_SET HEADERS BASE_DIRS ${TROUPE_INCLUDE_DIR} FILES ${layer_HEADERS}
     FILE_SET headers_alone TYPE HEADERS BASE_DIRS ${TROUPE_INCLUDE_DIR} FILES ${layer_ALONE})

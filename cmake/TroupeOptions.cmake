@@ -10,7 +10,12 @@ option(TROUPE_BUILD_BENCH "Build troupe_bench" ${PROJECT_IS_TOP_LEVEL})
 option(TROUPE_FAILPOINTS "Let tests end the process or fail system calls at named points; not for installation" OFF)
 option(TROUPE_WARNINGS_AS_ERRORS "Treat warnings in our own code as errors" OFF)
 # Templates of other libraries (LibTorch 10 s, JSON 2 s) cost more compile time than our own code.
-set(TROUPE_COMPILE_IN_BATCHES "" CACHE STRING "Compile several files at once, of: layers;tests. Quicker as a whole, slower after an edit")
+set(TROUPE_COMPILE_IN_BATCHES "" CACHE STRING "Compile several files at once, of: layers;programs;tests. Quicker as a whole, slower after an edit")
+function(troupe_in_batches kind size target)
+  if(kind IN_LIST TROUPE_COMPILE_IN_BATCHES)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${size})
+  endif()
+endfunction()
 set(TROUPE_SANITIZERS "" CACHE STRING "Comma-separated sanitizers, e.g. address,undefined")
 
 set(CMAKE_CXX_STANDARD 20)

@@ -29,6 +29,9 @@ CONFIGS = {
     "trainers/torch/loop/epoch_loop.hpp": ["loop_options"],
     "trainers/torch/loop/loop_log.hpp": ["log_options"],
     "trainers/early_stopping.hpp": ["early_stopping_options"],
+    "trainers/sweep/sweep.hpp": ["sweep_options"],
+    "runtime/sweep/halving.hpp": ["halving_options"],
+    "trainers/parse_config.hpp": ["parse_options"],
 }
 TRACKERS = {
     "callbacks/csv/csv.hpp": ("csv_options", "csv.md"),
@@ -223,6 +226,14 @@ class ReadmesTest(unittest.TestCase):
             with self.subTest(folder):
                 there = {path.name for path in (ROOT / folder).iterdir() if path.is_dir() and path.name != "__pycache__"}
                 self.assertLessEqual(there, named_folders(ROOT / folder / "README.md"))
+
+    def test_a_readme_of_a_flat_folder_names_each_header_in_it(self):
+        for folder in ("actors/protocol", "actors/door", "callbacks/tracking", "runtime/hosts", "runtime/process", "runtime/store",
+                       "tools", "trainers/torch/groups"):
+            page = (ROOT / folder / "README.md").read_text(encoding="utf-8")
+            for header in (ROOT / folder).glob("*.hpp"):
+                with self.subTest(f"{folder}/{header.name}"):
+                    self.assertIn(f"`{header.name}`", page)
 
     def test_the_readme_of_the_examples_links_to_each_folder(self):
         text = (ROOT / "examples/README.md").read_text(encoding="utf-8")

@@ -70,6 +70,14 @@ class OnGpu(unittest.TestCase):
         self.assertLess(values[1]["train/loss"], values[0]["train/loss"])
         self.assertGreater(values[1]["val/accuracy"], 0.5)
 
+    def test_own_dataset_finds_the_rare_ring(self):
+        _, values = self.run_example("own_dataset")
+        self.assertGreater(values[-1]["outer_found"], 0.8)
+
+    def test_epoch_loop_tracking_learns(self):
+        _, values = self.run_on_images("epoch_loop_tracking", "--limit", 2048)
+        self.assertLess(values[1]["val/loss"], values[0]["val/loss"])
+
     def test_tracking_learns(self):
         _, values = self.run_on_images("tracking", "--limit", 2048)
         self.assertLess(values[1]["train/loss"], values[0]["train/loss"])

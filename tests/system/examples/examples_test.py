@@ -459,6 +459,128 @@ class FashionMnist(ExampleTest):
         self.assertEqual(out, "")
 
 
+class DecidingCallback(ExampleTest):
+    program = "deciding_callback"
+
+    def test_ends_the_run_as_finished_once_the_mean_over_all_ranks_is_low_enough(self):
+        out, err = self.run_example("--name", "line", "--target", "0.05")
+        self.assertIn("the mean loss of all ranks is low enough", out)
+        self.assertIn("finished", err)
+        means = [sum(x["loss"] for x in batch["values"]) / 2 for batch in batches_of(self.storage / "line")]
+        decided = next(i for i, x in enumerate(means) if x < 0.05)
+        self.assertLess(len(means), 1000)
+        kept = (self.storage / "line/callbacks/loss_judge/losses.txt").read_text().splitlines()
+        self.assertGreater(len(kept), decided)
+        for line, mean in zip(kept, means):
+            self.assertAlmostEqual(float(line.split()[1]), mean, delta=1e-4 * mean)
+
+    def test_aborts_a_run_whose_loss_is_no_number(self):
+        out, err = self.run_example("--lr", "300", code=1)
+        self.assertEqual(out, "")
+        self.assertRegex(err, r"the loss is no number after report \d+")
+
+
+class SurvivingKill(ExampleTest):
+    program = "surviving_kill"
+
+    def test_has_each_report_once_after_a_rank_and_the_driver_were_killed(self):
+        self.run_example(code=-9)
+        reached = [x["values"][0]["step"] for x in batches_of(self.storage / "sum")]
+        self.assertGreaterEqual(reached[-1], 40)
+        out, _ = self.run_example()
+        self.assertEqual(out, "60 reports in 3 attempts, each there once; the sum is 1830\n")
+        batches = batches_of(self.storage / "sum")
+        self.assertEqual([x["values"][0]["step"] for x in batches], list(range(1, 61)))
+        self.assertEqual([x["values"][0]["step"] for x in batches][:len(reached)], reached)
+        self.assertEqual([x["values"][0]["sum"] for x in batches], [n * (n + 1) // 2 for n in range(1, 61)])
+
+
+class ReadingResults(ExampleTest):
+    program = "reading_results"
+
+    def test_shows_a_run_that_it_made(self):
+        out, _ = self.run_example("--name", "curve")
+        self.assertIn("curve: finished after 1 attempt(s), last epoch=5 loss=0.15\n", out)
+        self.assertRegex(out, r"loss +mean 0\.905, from 0\.9 to 0\.91\n")
+        self.assertEqual(out.splitlines()[-1], "the best checkpoint is checkpoint_000004, of epoch 4")
+        again, _ = self.run_example("--read", self.storage / "curve")
+        self.assertEqual(again, out)
+
+    def test_says_what_is_no_run(self):
+        out, err = self.run_example("--read", self.folder / "nothing", code=1)
+        self.assertEqual(out, "")
+        self.assertIn(str(self.folder / "nothing"), err)
+
+    def test_is_read_by_pandas_as_well(self):
+        python = os.environ.get("TROUPE_PEERS_PYTHON")
+        if not python:
+            self.skipTest("TROUPE_PEERS_PYTHON, a Python with pandas, is not set")
+        self.run_example("--name", "curve")
+        done = subprocess.run([python, EXAMPLES / "reading_results/read_results.py", self.storage / "curve"],
+                              capture_output=True, text=True, timeout=LIMIT_S)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stdout, r"\n4 +0\.105 +0\.1[0 ]* +0\.11")
+        self.assertEqual(done.stdout.splitlines()[-1], "the lowest loss is 0.1, in report 4")
+
+
+class OwnSink(ExampleTest):
+    program = "own_sink"
+
+    def test_writes_each_report_once_even_if_the_driver_is_killed(self):
+        self.run_example(code=-9, environment={"TROUPE_FAILPOINT": "commit.state_saved:10"})
+        out, _ = self.run_example()
+        path = self.storage / "line/points.txt"
+        self.assertEqual(out, f"points are in {path}\n")
+        points = [re.fullmatch(r"line,rank=(\d) loss=\S+,step=(\d+) \d{19}", x).groups()
+                  for x in path.read_text().splitlines()]
+        self.assertEqual(points, [(str(rank), str(step)) for step in range(1, 21) for rank in (0, 1)])
+
+
+class OwnDataset(ExampleTest):
+    program = "own_dataset"
+
+    def train(self, name, *arguments):
+        out, _ = self.run_example("--name", name, *arguments)
+        seen, found = map(int, re.search(r"(\d+) % of the samples were of the outer ring; (\d+) %", out).groups())
+        return seen, found, [x["values"][0] for x in batches_of(self.storage / name)]
+
+    def test_sees_the_rare_ring_as_often_as_the_other_by_its_weights(self):
+        seen, found, _ = self.train("balanced")
+        self.assertLess(abs(seen - 50), 5)
+        self.assertGreater(found, 80)
+        seen, _, _ = self.train("as_it_is", "--balanced=false", "--epochs", 1)
+        self.assertEqual(seen, 2)
+
+    def test_makes_the_same_points_in_any_number_of_threads(self):
+        *_, none = self.train("none", "--readers", 0, "--epochs", 2)
+        *_, three = self.train("three", "--readers", 3, "--epochs", 2)
+        self.assertEqual(none, three)
+
+
+class EpochLoopTracking(ExampleTest):
+    program = "epoch_loop_tracking"
+
+    def setUp(self):
+        super().setUp()
+        if not DATA.exists():
+            self.skipTest("the package dataset-fashion-mnist is not installed")
+
+    def test_shows_what_module_loop_and_callback_log(self):
+        out, _ = self.run_example("--limit", 1024, "--name", "seen")
+        self.assertRegex(out, r"validation accuracy 0\.\d+; files are in " + re.escape(str(self.storage / "seen")))
+        events = b"".join(x.read_bytes() for x in (self.storage / "seen/tensorboard").glob("events.out.tfevents.*"))
+        for name in (b"train/loss", b"val/loss", b"val/accuracy", b"largest_weight"):
+            self.assertIn(name, events)
+
+    def test_continues_its_curves_after_a_kill(self):
+        arguments = ["--limit", 1024, "--name", "seen", "--tracker", "mlflow"]
+        self.check_resumes(*arguments, name="seen", epochs=2, killed_at=1)
+        (run,) = (self.storage / "mlruns").glob("*/*/metrics")
+        for name in ("val/loss", "largest_weight"):
+            self.assertEqual([int(x.split()[2]) for x in (run / name).read_text().splitlines()],
+                             [0, 1] if name == "val/loss" else [8, 16])
+
+
 class Gpu(unittest.TestCase):
     def test_is_refused_before_anything_starts_where_there_is_none(self):
         with_torch = [x.parent.name for x in EXAMPLES.glob("*/CMakeLists.txt") if "COMPONENTS torch" in x.read_text()]

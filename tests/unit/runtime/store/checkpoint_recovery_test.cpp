@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include "tests/support/child.hpp"
+#include "tests/support/small_disk.hpp"
 #include "tests/unit/runtime/store/checkpoint_store_fixture.hpp"
 #include "troupe/runtime/failpoint.hpp"
 

@@ -209,25 +209,35 @@ error ranks_are_left(own_lock& ranks, const fs::path& run,
            (found.empty() ? "none that can be seen from here" : found))};
 }
 
-/// Takes the lock alone, once no process of an earlier attempt has it.
-expected<void> take_alone(own_lock& lock, const fs::path& path,
-                          std::chrono::milliseconds limit,
-                          const std::function<bool()>& given_up,
-                          const store_event_listener& note) {
+/// Takes the lock alone, once no process of an earlier attempt has it. Returns
+/// the hosts that were given up instead; empty: none.
+expected<std::string> take_alone(own_lock& lock, const fs::path& path,
+                                 std::chrono::milliseconds limit,
+                                 const std::function<bool()>& given_up,
+                                 const store_event_listener& note,
+                                 const ranks_lock::abandoned_hosts& abandoned) {
   auto begin = std::chrono::steady_clock::now();
   auto next_search = begin + std::min(limit, child_grace);
+  auto has_searched = false;
   for (;;) {
     TROUPE_TRY(auto taken, lock_file(lock.file(), path));
     if (taken)
-      return {};
+      return std::string{};
     if (given_up())
       return stopped();
     auto now = std::chrono::steady_clock::now();
     if (now >= next_search) {
       TROUPE_TRY_VOID(end_rank_children(lock.file(), path, given_up, note));
       next_search = std::chrono::steady_clock::now() + search_limit;
+      has_searched = true;
       continue;
     }
+    auto waited =
+      std::chrono::duration_cast<std::chrono::milliseconds>(now - begin);
+    // Not before those of this host are gone.
+    if (auto hosts = has_searched ? abandoned(waited) : std::string{};
+        !hosts.empty())
+      return hosts;
     if (now >= begin + limit)
       return tl::unexpected{ranks_are_left(lock, path.parent_path(), limit)};
     std::this_thread::sleep_for(std::chrono::milliseconds{5});
@@ -244,6 +254,18 @@ expected<void> write_token(const unique_fd& file, const fs::path& path,
   return tl::unexpected{storage_error("write", path, errno)};
 }
 
+/// Gives up what holds the lock of *old*, the file `ranks` of *run*: another
+/// file gets its name. Who has the old one open joins no attempt any more.
+expected<own_lock> replaced(const own_lock& old, const held_folder& run,
+                            const fs::path& path, const std::string& hosts,
+                            const store_event_listener& note) {
+  TROUPE_TRY_VOID(note({"ranks_abandoned", {{"hosts", hosts}}, false, {}}));
+  auto nobodys = new_token();
+  TROUPE_TRY_VOID(write_token(old.file(), path, nobodys));
+  TROUPE_TRY_VOID(run.replace_file(ranks_name, attempt_value(nobodys)));
+  return own_lock::open(run, ranks_name, O_RDWR | O_CREAT, "open");
+}
+
 } // namespace
 
 std::string attempt_value(std::uint64_t token) {
@@ -253,17 +275,24 @@ std::string attempt_value(std::uint64_t token) {
 expected<void> ranks_lock::begin(const held_folder& run,
                                  std::chrono::milliseconds limit,
                                  const std::function<bool()>& given_up,
-                                 const store_event_listener& note) {
+                                 const store_event_listener& note,
+                                 const abandoned_hosts& abandoned) {
   release();
   auto losses = spawner_losses();
   auto path = run.path() / ranks_name;
   TROUPE_TRY(auto opened,
              own_lock::open(run, ranks_name, O_RDWR | O_CREAT, "open"));
-  auto& file = opened.file();
-  TROUPE_TRY_VOID(take_alone(opened, path, limit, given_up, note));
+  TROUPE_TRY(auto hosts,
+             take_alone(opened, path, limit, given_up, note, abandoned));
   // A spawner of this driver has ended what its ranks left, unless it was lost.
   if (token_ == 0 || losses != losses_)
-    TROUPE_TRY_VOID(end_programs(file, path, given_up, note));
+    TROUPE_TRY_VOID(end_programs(opened.file(), path, given_up, note));
+  if (!hosts.empty()) {
+    TROUPE_TRY(opened, replaced(opened, run, path, hosts, note));
+    TROUPE_TRY_VOID(
+      take_alone(opened, path, limit, given_up, note, no_abandoned_hosts));
+  }
+  auto& file = opened.file();
   auto token = new_token();
   TROUPE_TRY_VOID(write_token(file, path, token));
   TROUPE_TRY(auto shared, lock_file(file, path, LOCK_SH));

@@ -34,10 +34,21 @@ std::string attempt_value(std::uint64_t token);
 /// which the user's program may fork at any time, ever holds it. A rank that
 /// comes too late finds another token and exits.
 ///
+/// On a host that is lost, a rank may live on and keep its lock: frozen, or
+/// behind a network that is cut. An attempt that gives it up replaces the file
+/// and writes another token into the old one, so that whatever starts there
+/// later joins no attempt.
+///
 /// All calls but `begin` may come from any thread.
 class ranks_lock {
 public:
-  /// Waits, at most *limit*, until no process of an earlier attempt is left.
+  /// The hosts whose ranks an attempt gives up after it has *waited* for that
+  /// long; empty: none. Any thread.
+  using abandoned_hosts =
+    std::function<std::string(std::chrono::milliseconds waited)>;
+
+  /// Waits, at most *limit*, until no process of an earlier attempt is left,
+  /// but for those on *abandoned* hosts.
   /// Kills processes that its ranks forked, and programs that they started if
   /// no spawner has done that: it was another driver's, or was lost. *note*
   /// gets events that name them while the file still has the earlier token.
@@ -46,7 +57,8 @@ public:
   /// may be running.
   expected<void> begin(const held_folder& run, std::chrono::milliseconds limit,
                        const std::function<bool()>& given_up,
-                       const store_event_listener& note);
+                       const store_event_listener& note,
+                       const abandoned_hosts& abandoned);
 
   /// The last attempt is over: kills its leftover processes as above, at once,
   /// if its spawner was lost. Takes seconds at most.
@@ -66,6 +78,11 @@ private:
   std::uint64_t token_ = 0;
   std::uint64_t losses_ = 0; ///< Of spawners, before the attempt began.
 };
+
+/// No host is lost.
+inline std::string no_abandoned_hosts(std::chrono::milliseconds) {
+  return {};
+}
 
 /// What ranks on another host than the driver's join the attempt with that has
 /// *token*, of the run in the folder *run*. `ec::invalid_config` if what lies

@@ -271,10 +271,12 @@ void run_folder::take_back_claim() {
   claim_.reset();
 }
 
-expected<void> run_folder::await_ranks(std::chrono::milliseconds limit,
-                                       const std::function<bool()>& given_up,
-                                       const store_event_listener& note) {
-  return ranks_.begin(folder_, limit, given_up, note);
+expected<void>
+run_folder::await_ranks(std::chrono::milliseconds limit,
+                        const std::function<bool()>& given_up,
+                        const store_event_listener& note,
+                        const ranks_lock::abandoned_hosts& abandoned) {
+  return ranks_.begin(folder_, limit, given_up, note, abandoned);
 }
 
 expected<void>

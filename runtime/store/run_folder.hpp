@@ -59,7 +59,8 @@ public:
   expected<void> await_ranks(
     std::chrono::milliseconds limit,
     const std::function<bool()>& given_up = [] { return false; },
-    const store_event_listener& note = ignore_store_event);
+    const store_event_listener& note = ignore_store_event,
+    const ranks_lock::abandoned_hosts& abandoned = no_abandoned_hosts);
 
   /// The run ends: see `ranks_lock::end_remaining`.
   expected<void> end_remaining_processes(const store_event_listener& note);

@@ -15,6 +15,14 @@ namespace troupe::internal {
 
 namespace {
 
+/// How long an attempt waits for ranks on hosts that are known to be lost.
+/// Those of other hosts, and what they have left, are gone by then.
+constexpr auto lost_host_patience = std::chrono::seconds{1};
+
+/// How long agents of an earlier driver may take until they know that it is
+/// gone, if their network is, and have ended their ranks.
+constexpr auto earlier_agents_patience = std::chrono::seconds{15};
+
 tl::unexpected<error> already_finished(const run_folder& folder) {
   return failure(
     ec::conflict,
@@ -307,11 +315,41 @@ packed_metrics run_store::last_metrics() const {
   return last_metrics_;
 }
 
+void run_store::abandon_ranks_of(const std::string& host) {
+  std::lock_guard guard{notes_mutex_};
+  lost_hosts_.insert(host);
+}
+
+std::string run_store::abandoned_hosts(std::chrono::milliseconds waited) const {
+  std::lock_guard guard{notes_mutex_};
+  if (lost_hosts_.empty())
+    return had_hosts_ && waited >= earlier_agents_patience ? "an earlier driver"
+                                                           : std::string{};
+  if (waited < lost_host_patience)
+    return {};
+  std::string result;
+  for (auto& host : lost_hosts_)
+    result += (result.empty() ? "" : ", ") + host;
+  return result;
+}
+
 expected<attempt_start> run_store::begin_attempt() {
   std::lock_guard guard{checkpoints_mutex_};
   TROUPE_TRY_VOID(seen(folder_->claim(checkpoints_.state().next_attempt)));
   auto is_over = [this] { return is_given_up(); };
-  TROUPE_TRY_VOID(folder_->await_ranks(start_timeout_, is_over, note_));
+  auto limit = start_timeout_;
+  if (had_hosts_)
+    limit =
+      std::max<std::chrono::milliseconds>(limit, 2 * earlier_agents_patience);
+  TROUPE_TRY_VOID(
+    folder_->await_ranks(limit, is_over, note_, [this](auto waited) {
+      return abandoned_hosts(waited);
+    }));
+  {
+    std::lock_guard noted{notes_mutex_};
+    had_hosts_ = false;
+    lost_hosts_.clear();
+  }
   checkpoints_.note_failures(failures());
   TROUPE_TRY(auto resume, checkpoints_.resume_checkpoint());
   if (is_over()) // Checksums may have taken minutes.

@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -89,11 +90,13 @@ public:
     given_up_ = std::move(over);
   }
 
-  /// Ranks of earlier attempts may have been on hosts that are lost now: NFS
-  /// keeps what they had locked for its lease, 90 s by default.
-  void expect_lost_hosts() noexcept {
-    start_timeout_ += std::chrono::seconds{120};
-  }
+  /// The earlier driver may have had ranks on hosts that are lost now. They end
+  /// without it, but for those that are frozen, and NFS keeps what they had
+  /// locked for its lease: the first attempt gives them up.
+  void expect_lost_hosts() noexcept { had_hosts_ = true; }
+
+  /// *host* is lost: attempts give up what may be left there of earlier ones.
+  void abandon_ranks_of(const std::string& host);
 
   /// What a rank process needs to join the attempt.
   expected<ranks_ticket> ticket() const { return folder_->ticket(); }
@@ -126,6 +129,11 @@ public:
 
   expected<void> append_event(std::string_view kind, std::uint64_t attempt,
                               const metrics& fields = {});
+
+  /// The same, of the attempt that began last.
+  expected<void> append_event(std::string_view kind, const metrics& fields) {
+    return append_event(kind, attempt_, fields);
+  }
 
   /// Calls *f* after each line that is appended to the journal, on the thread
   /// that appends it. Set it before the run begins.
@@ -207,6 +215,8 @@ private:
   bool is_given_up() const {
     return waiting_is_over_ || (given_up_ && given_up_());
   }
+  /// As in `ranks_lock`.
+  std::string abandoned_hosts(std::chrono::milliseconds waited) const;
   expected<kept_result> store_end(run_status_kind status,
                                   std::optional<run_error> error);
   expected<void> start_sync() {
@@ -231,8 +241,10 @@ private:
   std::vector<store_event> events_;
   failure_counts failures_;
   std::string stop_reason_;
-  bool was_interrupted_ = false; ///< Not changed after `open`.
-  error loss_;                   // why the run cannot continue
+  std::set<std::string> lost_hosts_; ///< Since the latest attempt began.
+  bool had_hosts_ = false;           ///< The earlier driver, perhaps.
+  bool was_interrupted_ = false;     ///< Not changed after `open`.
+  error loss_;                       // why the run cannot continue
   std::function<void(const error&)> lost_;
   std::function<void(const end_request&)> end_requested_;
   std::atomic<bool> is_lost_ = false; // `loss_` is set

@@ -29,6 +29,8 @@ constexpr std::pair<std::string_view, std::string_view> sentences[] = {
   {"description_lost", "the run has a new id, for which trackers may begin a "
                        "second run: {reason}"},
   {"driver_lost", "{reason}"},
+  {"host_joined", "host {host} has joined"},
+  {"host_lost", "host {host} is lost: {cause}"},
   {"journal_completed",
    "report {index} was not in the journal and is taken from {checkpoint}"},
   {"journal_damaged", "the journal has damaged lines: {lines}, the first is "
@@ -44,6 +46,8 @@ constexpr std::pair<std::string_view, std::string_view> sentences[] = {
   {"programs_not_searched",
    "programs that ranks of an earlier attempt left may still run: {reason}. "
    "They have {variable} in their environments"},
+  {"ranks_abandoned", "does not wait for ranks of {hosts}: nothing that they "
+                      "still do counts"},
   {"ranks_failed", "{reason}"},
   {"run_changed", "this driver differs from that of attempt {before}: {what}"},
   {"run_ended", "{status}: {error}"},

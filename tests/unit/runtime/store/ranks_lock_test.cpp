@@ -412,32 +412,57 @@ TEST_F(ranks_lock_test, ranks_join_an_attempt_whose_file_was_removed) {
   EXPECT_TRUE(rank) << rank.error().message;
 }
 
+/// A process that has what a rank has, and nothing else of the driver's. Ends
+/// when asked to.
+class joined_rank {
+public:
+  explicit joined_rank(const ranks_ticket& ticket) {
+    int ends[2], ready[2];
+    EXPECT_EQ(::pipe(ends), 0);
+    EXPECT_EQ(::pipe(ready), 0);
+    pid_ = ::fork();
+    if (pid_ == 0) {
+      auto lock = join_attempt(ticket).value();
+      ::dup2(ends[0], 200);
+      ::dup2(lock.get(), 201);
+      ::dup2(ready[1], 202);
+      ::close_range(3, 199, 0);
+      ::close_range(203, ~0u, 0);
+      char end = 0;
+      (void) !::write(202, &end, 1);
+      (void) !::read(200, &end, 1);
+      ::_exit(0);
+    }
+    ::close(ends[0]);
+    ::close(ready[1]);
+    end_ = ends[1];
+    char has_closed_the_rest;
+    EXPECT_EQ(::read(ready[0], &has_closed_the_rest, 1), 1);
+    ::close(ready[0]);
+  }
+
+  ~joined_rank() {
+    end();
+    ::waitpid(pid_, nullptr, 0);
+  }
+
+  void end() {
+    if (end_ >= 0)
+      ::close(std::exchange(end_, -1));
+  }
+
+  pid_t pid() const { return pid_; }
+
+private:
+  pid_t pid_ = -1;
+  int end_ = -1;
+};
+
 TEST_F(ranks_lock_test, an_attempt_waits_for_the_processes_of_earlier_ones) {
   auto first = run_folder::open(storage.path(), "r").value();
   ASSERT_TRUE(first->claim(0));
   ASSERT_TRUE(first->await_ranks(std::chrono::milliseconds{0}));
-  auto ticket = first->ticket().value();
-  int ends[2], ready[2];
-  ASSERT_EQ(::pipe(ends), 0);
-  ASSERT_EQ(::pipe(ready), 0);
-  auto rank = ::fork();
-  if (rank == 0) { // has what a rank has, and nothing else of the driver's
-    auto lock = join_attempt(ticket).value();
-    ::dup2(ends[0], 200);
-    ::dup2(lock.get(), 201);
-    ::dup2(ready[1], 202);
-    ::close_range(3, 199, 0);
-    ::close_range(203, ~0u, 0);
-    char end = 0;
-    (void) !::write(202, &end, 1);
-    (void) !::read(200, &end, 1);
-    ::_exit(0);
-  }
-  ::close(ends[0]);
-  ::close(ready[1]);
-  char has_closed_the_rest;
-  ASSERT_EQ(::read(ready[0], &has_closed_the_rest, 1), 1);
-  ::close(ready[0]);
+  joined_rank rank{first->ticket().value()};
   // The driver's own restart, and the next driver.
   EXPECT_FALSE(first->await_ranks(std::chrono::milliseconds{0}));
   first.reset();
@@ -446,15 +471,80 @@ TEST_F(ranks_lock_test, an_attempt_waits_for_the_processes_of_earlier_ones) {
   auto refused = second->await_ranks(std::chrono::milliseconds{20});
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, ec::timeout);
-  EXPECT_TRUE(mentions(refused.error(), "pid " + std::to_string(rank)))
+  EXPECT_TRUE(mentions(refused.error(), "pid " + std::to_string(rank.pid())))
     << refused.error().message;
   auto stopped =
     second->await_ranks(std::chrono::hours{1}, [] { return true; });
   ASSERT_FALSE(stopped);
   EXPECT_EQ(stopped.error().code, ec::stopped);
-  ::close(ends[1]);
+  rank.end();
   ASSERT_TRUE(second->await_ranks(std::chrono::seconds{60}));
-  ::waitpid(rank, nullptr, 0);
+}
+
+// N6: a host that is frozen keeps its ranks and their locks. They, and what
+// starts there after its thaw, have no part in later attempts.
+TEST_F(ranks_lock_test, an_attempt_gives_up_the_ranks_of_lost_hosts) {
+  auto folder = run_folder::open(storage.path(), "r").value();
+  ASSERT_TRUE(folder->claim(0));
+  ASSERT_TRUE(folder->await_ranks(std::chrono::milliseconds{0}));
+  auto token = folder->ticket().value().token;
+  joined_rank frozen{folder->ticket().value()};
+  // Its agent has the file open, and is about to start a rank.
+  auto late = open_ranks_ticket(run, token).value();
+  std::vector<store_event> noted;
+  auto note = [&](store_event x) -> expected<void> {
+    EXPECT_EQ(token_in(run), token) << "journaled before anything happens";
+    noted.push_back(std::move(x));
+    return {};
+  };
+  auto patience = std::chrono::milliseconds{150};
+  auto abandoned = [&](std::chrono::milliseconds waited) {
+    return std::string{waited < patience ? "" : "h2, h3"};
+  };
+  ASSERT_TRUE(folder->await_ranks(
+    std::chrono::hours{1}, [] { return false; }, note, abandoned));
+  ASSERT_EQ(noted.size(), 1u);
+  EXPECT_EQ(noted[0].kind, "ranks_abandoned");
+  EXPECT_EQ(noted[0].fields, (metrics{{"hosts", "h2, h3"}}));
+  EXPECT_EQ(::waitpid(frozen.pid(), nullptr, WNOHANG), 0) << "it is out of "
+                                                             "reach";
+  auto joined = join_attempt(late);
+  ASSERT_FALSE(joined);
+  EXPECT_EQ(joined.error().code, ec::stopped);
+  EXPECT_FALSE(open_ranks_ticket(run, token));
+  // The next attempt has its own locks, and that of the lost one is in nobody's
+  // way any more.
+  auto next = folder->ticket().value();
+  EXPECT_TRUE(open_ranks_ticket(run, next.token));
+  {
+    joined_rank rank{next};
+    EXPECT_FALSE(folder->await_ranks(std::chrono::milliseconds{0}));
+  }
+  ASSERT_TRUE(folder->await_ranks(std::chrono::seconds{60}));
+  std::size_t files = 0;
+  for (auto& x : fs::directory_iterator(run))
+    files += x.path().filename().string().starts_with("ranks") ? 1 : 0;
+  EXPECT_EQ(files, 1u);
+}
+
+TEST_F(ranks_lock_test, a_run_gives_up_the_hosts_that_it_has_lost) {
+  auto store = open().value();
+  auto first = store->begin_attempt().value().attempt;
+  joined_rank frozen{store->ticket().value()};
+  store->abandon_ranks_of("h2");
+  auto second = store->begin_attempt();
+  ASSERT_TRUE(second) << second.error().message;
+  // Its checkpoint, which it completes after its thaw, is not committed and
+  // does not touch that of the attempt under way.
+  auto own = stage_batch(run, second->attempt, 0, "c0", {{{"f", "own"}}});
+  auto late = stage_batch(run, first, 0, "c0", {{{"f", "late"}}});
+  ASSERT_TRUE(own);
+  if (late) {
+    EXPECT_FALSE(store->commit(first, *late));
+  }
+  auto kept = store->commit(second->attempt, *own);
+  ASSERT_TRUE(kept) << kept.error().message;
+  EXPECT_EQ(bytes_of(run / "checkpoints/c0/f"), "own");
 }
 
 TEST_F(ranks_lock_test, another_host_joins_the_latest_attempt_by_its_token) {

@@ -29,8 +29,8 @@ readonly debian_packages=(
   libexpected-dev libgtest-dev libgmock-dev dataset-fashion-mnist libcurl4-openssl-dev
   libutfcpp-dev libprotozero-dev libstb-dev libzip-dev libcli11-dev
 )
-# What only the tests and the checks need.
-readonly debian_test_packages=(clang-format python3-torch python3-numpy chromium)
+# What only the tests and the checks need. Not sshd and Slurm, although some tests use them: their packages start services.
+readonly debian_test_packages=(clang-format python3-torch python3-numpy chromium nftables iproute2)
 
 work=
 

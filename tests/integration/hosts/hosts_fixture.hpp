@@ -18,6 +18,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/host_tools.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "troupe/runtime/process/descriptor.hpp"
 #include "troupe/runtime/process/start_program.hpp"
@@ -69,7 +70,8 @@ enum class where { here, namespaces };
 class hosts_test : public testing::TestWithParam<where> {
 protected:
   void SetUp() override {
-    ASSERT_EQ(::mkfifo((folder_ / "events").c_str(), 0600), 0);
+    for (auto name : {"events", "go"})
+      ASSERT_EQ(::mkfifo((folder_ / name).c_str(), 0600), 0);
     events_ =
       unique_fd{::open((folder_ / "events").c_str(), O_RDWR | O_CLOEXEC)};
     fs::create_directory(folder_ / "storage");
@@ -92,14 +94,17 @@ protected:
   void bring_up_hosts() {
     auto* given = std::getenv("TROUPE_HOST_TOOLS");
     tool_ = std::string{given ? given : TROUPE_HOST_TOOLS} + "/hosts.sh";
+    // They are not part of this tree.
     if (::access(tool_.c_str(), X_OK) != 0)
       GTEST_SKIP() << "no " << tool_ << " (TROUPE_HOST_TOOLS)";
     ::setenv("TROUPE_HOSTS", (folder_ / "hosts").c_str(), 1);
     are_up_ = true;
-    if (std::system((tool_ + " up 3 >/dev/null 2>&1").c_str()) != 0) {
+    auto said = (folder_ / "hosts.log").string();
+    if (std::system((tool_ + " up 3 >" + said + " 2>&1").c_str()) != 0) {
       (void) !std::system((tool_ + " down").c_str());
       are_up_ = false;
-      GTEST_SKIP() << "hosts.sh cannot make hosts of namespaces here";
+      TROUPE_NO_HOSTS(
+        "hosts.sh cannot make hosts of namespaces here: " << bytes_of(said));
     }
   }
 

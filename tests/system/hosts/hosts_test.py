@@ -21,6 +21,14 @@ sys.argv.pop(1)
 LIMIT_S = 150  # of one program; none comes near it
 
 
+def no_hosts(reason):
+    """Fails in CI, where hosts of namespaces can be made unless the kernel forbids it; skips the tests elsewhere."""
+    allowed = subprocess.run(["unshare", "--net", "true"], stderr=subprocess.DEVNULL, check=False).returncode == 0
+    if os.environ.get("CI") == "true" and allowed:
+        raise AssertionError(reason)
+    raise unittest.SkipTest(reason)
+
+
 class OnHosts(unittest.TestCase):
     """Hosts h1, h2 and h3 with an engine on them."""
     SCRIPT, PROGRAMS = "hosts.sh", []
@@ -29,9 +37,11 @@ class OnHosts(unittest.TestCase):
     def setUpClass(cls):
         if os.geteuid() != 0:
             raise unittest.SkipTest("only root may make such hosts")
-        for program in [*cls.PROGRAMS, "/usr/sbin/nft", TOOLS / cls.SCRIPT]:
+        for program in [*cls.PROGRAMS, TOOLS / cls.SCRIPT]:
             if not os.access(program, os.X_OK):
                 raise unittest.SkipTest(f"there is no {program}")
+        if not os.access("/usr/sbin/nft", os.X_OK):
+            no_hosts("there is no /usr/sbin/nft")
         cls.folder = Path(tempfile.mkdtemp(prefix="troupe-hosts-"))
         cls.addClassCleanup(shutil.rmtree, cls.folder, True)
         cls.environment = {name: value for name, value in os.environ.items() if not name.startswith("SLURM_")}

@@ -46,7 +46,6 @@ void worker_group_state::start(const start_attempt& x, driver_actor from) {
     follow(args.roster->gather(self->clock().now()));
     if (gathering)
       note(args.roster->waiting_text());
-    watch_hosts();
   } else {
     begin(x);
   }
@@ -251,6 +250,8 @@ worker_group_actor::behavior_type worker_group(worker_group_state::pointer self,
     if (host.agent)
       monitor(self, host.agent,
               [&state](const caf::down_msg& x) { state.agent_lost(x); });
+  if (state.args.roster)
+    state.watch_hosts();
   // A group that dies of a defect has its agents kill the ranks.
   state.note_agents();
   self->attach_functor([agents = state.agents](const caf::error& reason) {
@@ -271,6 +272,7 @@ worker_group_actor::behavior_type worker_group(worker_group_state::pointer self,
       return state.welcome(x, agent);
     },
     [&state](const host_checked& x) { return state.take_in(x); },
+    [&state](const host_tick& x) { return state.take_in(x); },
     [&state](const agent_launched& x) {
       if (state.args.roster)
         state.follow(

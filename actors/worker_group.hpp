@@ -69,6 +69,12 @@ struct worker_group_args {
   std::shared_ptr<host_roster> roster;
   agent_launches launches;
   std::function<void(std::string)> note; ///< Shows a line about hosts.
+  /// Adds an event about hosts to the run's journal.
+  std::function<void(std::string_view kind, metrics fields)> journal;
+  /// The ranks of a lost host may live on, unseen: see `ranks_lock`.
+  std::function<void(const std::string& host)> abandon;
+  /// Closes the connection of an agent of another process.
+  std::function<void(const host_agent_actor&)> cut_off;
   /// The token that ranks of an attempt join it with; may be empty.
   std::function<std::uint64_t()> token;
   /// Tells how late a timer fires: the driver may have stood still.
@@ -140,18 +146,26 @@ struct worker_group_state {
   caf::result<host_accepted> welcome(agent_hello& x,
                                      const caf::strong_actor_ptr& agent);
   caf::result<void> take_in(const host_checked& x);
-  /// Looks once a second whether the attempt that waits for hosts may start.
+  caf::result<void> take_in(const host_tick& x);
+  /// Looks once a second which hosts are silent, and whether the attempt that
+  /// waits for hosts may start.
   void watch_hosts();
   void note_launcher(const launcher_ended& x);
   void follow(const host_decisions& decisions);
   void drop_agent(const fence_agent& x);
+  void show(const host_suspected& x);
+  void lose(const host_lost& x);
   void give_up_gathering(const too_few_hosts& x);
   /// The agent of another host is gone.
-  void host_lost(std::size_t host, const caf::error& reason);
+  void agent_gone(std::size_t host, const caf::error& reason);
   void lose_ranks_of(const group_host& host, const std::string& why);
   void note(std::string text) const {
     if (args.note)
       args.note(std::move(text));
+  }
+  void journal(std::string_view kind, metrics fields) const {
+    if (args.journal)
+      args.journal(kind, std::move(fields));
   }
   std::uint64_t token() const { return args.token ? args.token() : 0; }
   void stop(const stop_attempt& x);

@@ -138,7 +138,7 @@ void worker_group_state::agent_lost(const caf::down_msg& x) {
     if (args.hosts.size() == 1 || (args.roster && i == 0))
       self->quit(to_caf({ec::protocol, "the host agent is gone: " + reason}));
     else if (args.roster)
-      host_lost(i, x.reason);
+      agent_gone(i, x.reason);
     else
       lose_ranks_of(host, "the agent of its host is gone: " + reason);
     return;

@@ -48,6 +48,9 @@ worker_group_state::welcome(agent_hello& x,
                   " was refused: ", seat.error().message));
     return to_caf(seat.error());
   }
+  if (auto text = clock_warning(x.facts, std::chrono::system_clock::now());
+      !text.empty())
+    note(text);
   auto& host = args.hosts[*seat];
   host.agent = caf::actor_cast<host_agent_actor>(agent);
   host.incarnation = x.facts.incarnation;
@@ -73,6 +76,7 @@ caf::result<void> worker_group_state::take_in(const host_checked& x) {
   auto& name = args.roster->name(x.node_rank);
   if (!x.problem) {
     note(concat("host ", name, " has joined"));
+    journal("host_joined", {{"host", name}});
     if (args.launches.arrived)
       args.launches.arrived(args.roster->launch_of(x.node_rank));
   } else {
@@ -85,34 +89,52 @@ caf::result<void> worker_group_state::take_in(const host_checked& x) {
   return caf::unit;
 }
 
-// -- an agent goes
+// -- an agent is silent, or goes
 
-void worker_group_state::host_lost(std::size_t host, const caf::error& reason) {
-  auto& lost = args.hosts[host];
-  auto why = concat("host ", args.roster->name(host),
-                    " is lost: the connection to its agent ended");
-  if (reason != caf::exit_reason::remote_link_unreachable)
-    why += " (" + text_of(reason) + ')';
-  auto decisions =
-    args.roster->gone(host, lost.incarnation, why, self->clock().now());
-  lost.agent = nullptr;
-  note_agents();
-  lose_ranks_of(lost, why);
-  follow(decisions);
+caf::result<void> worker_group_state::take_in(const host_tick& x) {
+  auto decisions = args.roster ? args.roster->ticked(x.node_rank, x.incarnation,
+                                                     self->clock().now())
+                               : std::nullopt;
+  if (!decisions)
+    return to_caf({ec::stopped, "another agent has the place of this one"});
+  follow(*decisions);
+  return caf::unit;
 }
 
-// -- an attempt waits for hosts
-
 void worker_group_state::watch_hosts() {
-  if (!gathering)
-    return;
-  self->run_delayed(args.roster->next_check(),
-                    [this, number = gathering->attempt] {
-                      if (!gathering || gathering->attempt != number)
-                        return;
-                      follow(args.roster->check(self->clock().now()));
-                      watch_hosts();
-                    });
+  self->run_delayed(args.roster->next_check(), [this] {
+    follow(args.roster->check(self->clock().now()));
+    watch_hosts();
+  });
+}
+
+void worker_group_state::agent_gone(std::size_t host,
+                                    const caf::error& reason) {
+  auto& gone = args.hosts[host];
+  std::string why = "the connection to its agent ended";
+  if (reason != caf::exit_reason::remote_link_unreachable)
+    why += " (" + text_of(reason) + ')';
+  gone.agent = nullptr;
+  note_agents();
+  follow(args.roster->gone(host, gone.incarnation, std::move(why),
+                           self->clock().now()));
+}
+
+void worker_group_state::show(const host_suspected& x) {
+  auto s = std::chrono::duration_cast<std::chrono::seconds>(x.silence);
+  note(concat("host ", args.roster->name(x.host), " has not answered for ",
+              s.count(), " s"));
+}
+
+void worker_group_state::lose(const host_lost& x) {
+  auto& name = args.roster->name(x.host);
+  auto why = concat("host ", name, " is lost: ", x.cause);
+  journal("host_lost", {{"host", name}, {"cause", x.cause}});
+  if (args.abandon)
+    args.abandon(name);
+  if (!attempt) // Else the failure of its ranks says so.
+    note(why);
+  lose_ranks_of(args.hosts[x.host], why);
 }
 
 // -- agents are launched
@@ -139,6 +161,12 @@ void worker_group_state::follow(const host_decisions& decisions) {
         args.launches.end(x.launch);
       else if constexpr (std::is_same_v<type, fence_agent>)
         drop_agent(x);
+      else if constexpr (std::is_same_v<type, host_suspected>)
+        show(x);
+      else if constexpr (std::is_same_v<type, host_answers>)
+        note(concat("host ", args.roster->name(x.host), " answers again"));
+      else if constexpr (std::is_same_v<type, host_lost>)
+        lose(x);
       else if constexpr (std::is_same_v<type, host_given_up>)
         note(concat("host ", args.roster->name(x.host),
                     " gets no other agent: ", x.cause));
@@ -157,7 +185,10 @@ void worker_group_state::drop_agent(const fence_agent& x) {
   auto& host = args.hosts[x.host];
   if (!host.agent || host.incarnation != x.incarnation)
     return; // It is gone.
-  caf::anon_send_exit(host.agent, caf::exit_reason::user_shutdown);
+  // A host that is frozen takes no message: the agent ends as soon as it finds
+  // its connection closed.
+  if (args.cut_off)
+    args.cut_off(host.agent);
   host.agent = nullptr;
   note_agents();
 }

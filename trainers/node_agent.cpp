@@ -20,6 +20,7 @@
 #include <caf/actor_system.hpp>
 #include <caf/scoped_actor.hpp>
 
+#include "troupe/actors/agent_pulse.hpp"
 #include "troupe/actors/compat/messaging.hpp"
 #include "troupe/actors/door/dial.hpp"
 #include "troupe/actors/door/tls_link.hpp"
@@ -226,6 +227,8 @@ public:
   node_agent& operator=(const node_agent&) = delete;
 
   ~node_agent() {
+    caf::anon_send_exit(pulse_, caf::exit_reason::kill);
+    pulse_ = nullptr;
     caf::anon_send_exit(agent_, caf::exit_reason::kill);
     agent_ = nullptr;
     group_ = nullptr;
@@ -251,6 +254,7 @@ private:
   std::optional<private_endpoint> endpoint_;
   std::shared_ptr<process_launcher> launcher_;
   host_agent_actor agent_;
+  agent_pulse_actor pulse_;
   worker_group_actor group_;
 };
 
@@ -276,6 +280,7 @@ expected<host_accepted> node_agent::find_place(agent_facts facts, int stop) {
   auto deadline = std::chrono::steady_clock::now() + join_patience;
   pollfd sources[] = {{ending_->fd(), POLLIN, 0}, {stop, POLLIN, 0}};
   for (;;) {
+    facts.clock_ms = clock_in_ms(std::chrono::system_clock::now());
     auto answer = ask<host_accepted>(
       agent_hello{facts}, caf::actor_cast<caf::strong_actor_ptr>(agent_));
     if (answer || answer.error().code != ec::conflict
@@ -306,7 +311,14 @@ expected<void> node_agent::join(dialed_channel driver, int stop) {
   if (!fit)
     checked.problem = fit.error();
   TROUPE_TRY_VOID(ask<void>(std::move(checked)));
-  return fit;
+  if (!fit)
+    return fit;
+  agent_pulse_args pulse{group_, accepted.node_rank, incarnation};
+  pulse.refused = [ending = ending_](const error& reason) {
+    ending->end({agent_exit::try_again, reason.message});
+  };
+  pulse_ = spawn_on_network_thread(system_, agent_pulse, std::move(pulse));
+  return {};
 }
 
 agent_end serve(const agent_orders& orders, interrupt_watch& signals) {

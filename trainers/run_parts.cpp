@@ -269,6 +269,15 @@ std::unique_ptr<run_parts> run_starter::spawn() {
     if (x.launches)
       group.launches = agent_launcher::functions_of(x.launches);
     group.note = note();
+    group.journal = [store = x.store](std::string_view kind, metrics fields) {
+      (void) store->append_event(kind, fields);
+    };
+    group.abandon = [store = x.store](const std::string& host) {
+      store->abandon_ranks_of(host);
+    };
+    group.cut_off = [system = &system_](const host_agent_actor& agent) {
+      cut_off(*system, agent.node());
+    };
     group.token = [store = x.store] {
       auto ticket = store->ticket();
       return ticket ? ticket->token : 0;

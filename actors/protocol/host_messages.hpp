@@ -207,6 +207,19 @@ bool inspect(Inspector& f, host_checked& x) {
                             f.field("problem", x.problem));
 }
 
+/// The agent of another host lives. Sent once a second, each after the answer
+/// to the one before: a driver that stands still gets one.
+struct host_tick {
+  std::uint32_t node_rank = 0;
+  std::uint64_t incarnation = 0;
+};
+
+template <class Inspector>
+bool inspect(Inspector& f, host_tick& x) {
+  return f.object(x).fields(f.field("node_rank", x.node_rank),
+                            f.field("incarnation", x.incarnation));
+}
+
 /// The launcher of an agent has passed the ticket on. From this process.
 struct agent_launched {
   std::uint64_t launch = 0; ///< As in `launch_agent`.

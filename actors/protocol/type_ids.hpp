@@ -105,6 +105,7 @@ CAF_ADD_TYPE_ID(troupe, (troupe::run_observer_actor))
 CAF_ADD_TYPE_ID(troupe, (troupe::run_control_actor))
 CAF_ADD_TYPE_ID(troupe, (troupe::internal::agent_launched))
 CAF_ADD_TYPE_ID(troupe, (troupe::internal::launcher_ended))
+CAF_ADD_TYPE_ID(troupe, (troupe::internal::host_tick))
 
 CAF_END_TYPE_ID_BLOCK(troupe)
 

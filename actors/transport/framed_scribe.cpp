@@ -57,6 +57,11 @@ void framed_scribe::flush() {
   stream_.flush();
 }
 
+void framed_scribe::close() {
+  if (!detached())
+    stream_.close();
+}
+
 void framed_scribe::add_to_loop() {
   stream_.start();
 }

@@ -35,6 +35,10 @@ public:
   caf::byte_buffer& rd_buf() override { return stream_.incoming; }
   void graceful_shutdown() override;
   void flush() override;
+
+  /// Closes the connection as if it were broken. On the network thread.
+  void close();
+
   std::string addr() const override { return {}; }
   std::uint16_t port() const override { return 0; }
   void add_to_loop() override;
@@ -52,6 +56,8 @@ private:
     void graceful_shutdown() override;
 
     void start();
+
+    void close() { fail(caf::io::network::operation::read); }
 
     /// Sends as much as the link takes now, the rest when it has room again.
     void flush();

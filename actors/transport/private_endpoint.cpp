@@ -4,6 +4,7 @@
 #include <vector>
 
 #include <caf/io/abstract_broker.hpp>
+#include <caf/io/basp_broker.hpp>
 #include <caf/io/doorman.hpp>
 #include <caf/io/middleman.hpp>
 
@@ -113,6 +114,18 @@ expected<unique_fd> private_endpoint::new_connection() {
 
 void private_endpoint::add(std::unique_ptr<byte_link> link) {
   doorman_->enter(std::move(link));
+}
+
+void cut_off(caf::actor_system& system, const caf::node_id& whose) {
+  // The broker runs on the network thread, too.
+  system.middleman().backend().post([broker = broker_of(system), whose] {
+    auto* basp = static_cast<caf::io::basp_broker*>(
+      caf::actor_cast<caf::abstract_actor*>(broker));
+    auto handle = basp->instance.tbl().lookup_direct(whose);
+    auto scribe = handle ? basp->take(*handle) : nullptr;
+    if (scribe) // All connections of the broker are of this class.
+      static_cast<framed_scribe&>(*scribe).close();
+  });
 }
 
 } // namespace troupe::internal

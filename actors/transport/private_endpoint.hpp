@@ -45,6 +45,12 @@ private:
   caf::intrusive_ptr<pair_doorman> doorman_;
 };
 
+/// Closes the connection to the process *whose* as if it were broken: what was
+/// not sent yet is dropped, nothing of it arrives any more, and its actors are
+/// down. Needs no answer, so that it works with a process that is frozen. Any
+/// thread.
+void cut_off(caf::actor_system& system, const caf::node_id& whose);
+
 /// Opens a private endpoint of *whom*. *on_refusal* gets one sentence per
 /// connection that is closed for invalid data, on the network thread.
 template <class Handle>

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 
@@ -33,6 +34,9 @@ bool inspect(Inspector& f, agent_facts& x) {
     f.field("version", x.version), f.field("clock_ms", x.clock_ms),
     f.field("pid", x.pid), f.field("launch", x.launch));
 }
+
+/// *x* as in `clock_ms`.
+std::int64_t clock_in_ms(std::chrono::system_clock::time_point x);
 
 /// The facts about this process, with a new incarnation.
 agent_facts own_agent_facts();

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <random>
 #include <utility>
 
@@ -48,6 +49,24 @@ error unfitness(const agent_facts& x, const agent_facts& own) {
 
 } // namespace
 
+std::int64_t clock_in_ms(std::chrono::system_clock::time_point x) {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(
+           x.time_since_epoch())
+    .count();
+}
+
+std::string clock_warning(const agent_facts& x,
+                          std::chrono::system_clock::time_point now) {
+  // A hello may wait as long for a busy machine.
+  constexpr std::int64_t tolerance_ms = 60'000;
+  auto ahead = x.clock_ms - clock_in_ms(now);
+  if (std::abs(ahead) <= tolerance_ms)
+    return {};
+  return concat("the clock of host ", x.host, " is ", std::abs(ahead) / 1000,
+                " s ", ahead > 0 ? "ahead of" : "behind",
+                " the driver's: times in its logs and of its files differ");
+}
+
 agent_facts own_agent_facts() {
   agent_facts result;
   std::random_device random;
@@ -64,9 +83,7 @@ agent_facts own_agent_facts() {
     result.shared_memory = std::uint64_t{shared.f_blocks} * shared.f_frsize;
   result.build_id = program_build_id();
   result.version = TROUPE_VERSION;
-  result.clock_ms = std::chrono::duration_cast<std::chrono::milliseconds>(
-                      std::chrono::system_clock::now().time_since_epoch())
-                      .count();
+  result.clock_ms = clock_in_ms(std::chrono::system_clock::now());
   result.pid = ::getpid();
   return result;
 }
@@ -75,11 +92,12 @@ host_roster::host_roster(const std::vector<host_states::host>& hosts,
                          agent_facts own, host_limits limits,
                          std::string addresses,
                          host_states::random_function random, bool launches)
-  : own_(std::move(own)), launches_(launches), addresses_(std::move(addresses)),
+  : own_(std::move(own)), limits_(limits), launches_(launches),
+    addresses_(std::move(addresses)),
     states_(hosts, limits, addresses_, std::move(random)) {
   for (auto& host : hosts)
     seats_.emplace_back().name = host.name;
-  sit_down(0, own_);
+  sit_down(0, own_, time_point{});
   seats_[0].is_ready = true;
   (void) states_.on_hello(0, own_.incarnation, time_point{});
 }
@@ -97,7 +115,8 @@ host_roster::host_roster(const std::vector<std::string>& launched,
   : host_roster(launched_hosts(launched), std::move(own), limits,
                 std::move(addresses), std::move(random), true) {}
 
-void host_roster::sit_down(std::size_t seat, const agent_facts& x) {
+void host_roster::sit_down(std::size_t seat, const agent_facts& x,
+                           time_point now) {
   auto& mine = seats_[seat];
   // A host that is launched has the name that it was given with.
   if ((!launches_ || seat == 0) && !x.host.empty())
@@ -105,6 +124,7 @@ void host_roster::sit_down(std::size_t seat, const agent_facts& x) {
   mine.is_named = true;
   mine.incarnation = x.incarnation;
   mine.is_ready = false;
+  mine.admitted = now;
   states_.rename(seat, mine.name);
 }
 
@@ -134,8 +154,12 @@ error host_roster::all_taken() const {
 
 host_decisions host_roster::noted(host_decisions x) {
   for (auto& decision : x)
-    if (auto* launch = std::get_if<launch_agent>(&decision))
+    if (auto* launch = std::get_if<launch_agent>(&decision)) {
       seats_[launch->host].launch = launch->launch;
+    } else if (auto* lost = std::get_if<host_lost>(&decision)) {
+      seats_[lost->host].incarnation.reset();
+      seats_[lost->host].is_ready = false;
+    }
   return x;
 }
 
@@ -175,7 +199,7 @@ expected<std::size_t> host_roster::admit(const agent_facts& x, time_point now,
   if (problem)
     return tl::unexpected{std::move(problem)};
   if (seat)
-    sit_down(*seat, x);
+    sit_down(*seat, x, now);
   return seat;
 }
 
@@ -213,6 +237,16 @@ std::optional<host_decisions> host_roster::checked(std::size_t seat,
   return noted(states_.on_refused(seat, problem.message, now));
 }
 
+std::optional<host_decisions> host_roster::ticked(std::size_t seat,
+                                                  std::uint64_t incarnation,
+                                                  time_point now) {
+  if (seat >= seats_.size() || seats_[seat].incarnation != incarnation)
+    return std::nullopt;
+  if (!seats_[seat].is_ready)
+    return host_decisions{};
+  return noted(states_.on_tick(seat, incarnation, now));
+}
+
 host_decisions host_roster::gone(std::size_t seat, std::uint64_t incarnation,
                                  std::string cause, time_point now) {
   auto& mine = seats_[seat];
@@ -240,11 +274,26 @@ host_decisions host_roster::gather(time_point now) {
 }
 
 host_decisions host_roster::check(time_point now) {
-  // A connection that broke shows by itself.
-  for (std::size_t i = 0; i < seats_.size(); ++i)
-    if (seats_[i].is_ready)
-      (void) states_.on_tick(i, *seats_[i].incarnation, now);
-  return noted(states_.check(now));
+  // The driver's own host is there as long as someone calls this.
+  (void) states_.on_tick(0, own_.incarnation, now);
+  host_decisions result;
+  end_long_checks(now, result);
+  for (auto& x : noted(states_.check(now)))
+    result.push_back(std::move(x));
+  return result;
+}
+
+// An agent that has a seat but no end of its checks sends no ticks yet: its
+// host was frozen, or its storage hangs.
+void host_roster::end_long_checks(time_point now, host_decisions& out) {
+  for (std::size_t i = 1; i < seats_.size(); ++i) {
+    auto& seat = seats_[i];
+    if (!seat.incarnation || seat.is_ready
+        || now - seat.admitted < limits_.join)
+      continue;
+    out.push_back(fence_agent{i, *seat.incarnation});
+    seat.incarnation.reset();
+  }
 }
 
 } // namespace troupe::internal

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -11,6 +12,11 @@
 #include "troupe/runtime/hosts/host_states.hpp"
 
 namespace troupe::internal {
+
+/// What people should know of the clock of *x* if the driver's shows *now*;
+/// empty if the two agree.
+std::string clock_warning(const agent_facts& x,
+                          std::chrono::system_clock::time_point now);
 
 /// Which agent has which host of a run: who is admitted, whether all are here,
 /// who is missing, and whom to launch. Host 0 is the driver's own and always
@@ -47,6 +53,11 @@ public:
                                         std::uint64_t incarnation,
                                         const error& problem, time_point now);
 
+  /// A sign of the agent *incarnation* in *seat*. Nothing if another agent has
+  /// the seat by now.
+  std::optional<host_decisions>
+  ticked(std::size_t seat, std::uint64_t incarnation, time_point now);
+
   /// The agent *incarnation* in *seat* is gone.
   host_decisions gone(std::size_t seat, std::uint64_t incarnation,
                       std::string cause, time_point now);
@@ -70,7 +81,7 @@ public:
   /// `too_few_hosts` after the join limit.
   host_decisions gather(time_point now);
 
-  /// To be called each `next_check` while an attempt waits.
+  /// To be called each `next_check`.
   host_decisions check(time_point now);
   host_limits::duration next_check() const { return states_.next_check(); }
 
@@ -93,6 +104,7 @@ private:
     bool is_named = false; ///< By an agent.
     std::optional<std::uint64_t> incarnation;
     bool is_ready = false;
+    time_point admitted{}; ///< It checks its host since then.
     std::uint64_t launch = 0;
   };
 
@@ -103,10 +115,12 @@ private:
   host_decisions noted(host_decisions x);
   expected<std::size_t> seat_for(const agent_facts& x) const;
   std::optional<std::size_t> free_seat(const agent_facts& x) const;
-  void sit_down(std::size_t seat, const agent_facts& x);
+  void sit_down(std::size_t seat, const agent_facts& x, time_point now);
+  void end_long_checks(time_point now, host_decisions& out);
   error all_taken() const;
 
   agent_facts own_;
+  host_limits limits_;
   bool launches_; ///< Agents are launched, and do not come by themselves.
   std::string addresses_;
   std::vector<seat_record> seats_;

@@ -155,6 +155,7 @@ host_decisions host_states::on_tick(std::size_t host, std::uint64_t incarnation,
   x.heard = now;
   if (x.state == host_state::suspect) {
     x.state = x.before;
+    out.push_back(host_answers{host});
     decide(now, out);
   }
   return out;
@@ -337,15 +338,18 @@ void host_states::check_host(std::size_t host, time_point now,
     launch_failed(host, missing_text(x), true, now, out);
   } else if (has_agent(x)) {
     auto silence = since(now, x.heard);
-    if (silence >= limits_.host_timeout)
+    if (silence >= limits_.host_timeout) {
       lose(host,
            x.is_connected
              ? concat("it did not answer for ", silence.count(), " ms")
              : concat("its connection broke ", silence.count(),
                       " ms ago and did not come back"),
            now, out);
-    else if (silence >= limits_.missed_ticks * limits_.tick)
+    } else if (silence >= limits_.missed_ticks * limits_.tick
+               && x.state != host_state::suspect) {
       suspect(x);
+      out.push_back(host_suspected{host, silence});
+    }
   }
 }
 

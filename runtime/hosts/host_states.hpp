@@ -73,6 +73,17 @@ struct fence_agent {
   std::uint64_t incarnation = 0;
 };
 
+/// The agent of *host* is silent; it may come back.
+struct host_suspected {
+  std::size_t host = 0;
+  host_limits::duration silence{0};
+};
+
+/// The agent of *host* was silent, and answers again.
+struct host_answers {
+  std::size_t host = 0;
+};
+
 /// The agent of *host* is gone, and with it its ranks.
 struct host_lost {
   std::size_t host = 0;
@@ -97,8 +108,9 @@ struct too_few_hosts {
 };
 
 using host_decision =
-  std::variant<launch_agent, end_launcher, fence_agent, host_lost,
-               host_given_up, start_with_hosts, too_few_hosts>;
+  std::variant<launch_agent, end_launcher, fence_agent, host_suspected,
+               host_answers, host_lost, host_given_up, start_with_hosts,
+               too_few_hosts>;
 
 using host_decisions = std::vector<host_decision>;
 

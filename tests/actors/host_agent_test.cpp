@@ -4,6 +4,7 @@
 #include <csignal>
 
 #include "tests/actors/worker_group_fixture.hpp"
+#include "troupe/actors/agent_pulse.hpp"
 
 namespace troupe::internal::test {
 
@@ -21,10 +22,13 @@ protected:
     std::vector<rank_loop_ended> ended;
     std::vector<rank_exited> exited;
     std::vector<std::string> order; ///< Of all of it.
+    std::vector<host_tick> ticks;
+    /// Of the last tick: `agent_launched` answers, `launcher_ended` refuses.
+    caf::typed_response_promise<void> tick_answer;
   };
 
   static worker_group_actor::behavior_type
-  recorded_group(worker_group_actor::pointer,
+  recorded_group(worker_group_actor::pointer self,
                  std::shared_ptr<group_record> record) {
     auto note = [record](std::string what) {
       record->order.push_back(std::move(what));
@@ -38,8 +42,15 @@ protected:
         return host_accepted{};
       },
       [](const host_checked&) {},
-      [](const agent_launched&) {},
-      [](const launcher_ended&) {},
+      [record, self](const host_tick& x) -> caf::result<void> {
+        record->ticks.push_back(x);
+        record->tick_answer = self->make_response_promise<void>();
+        return record->tick_answer;
+      },
+      [record](const agent_launched&) { record->tick_answer.deliver(); },
+      [record](const launcher_ended& x) {
+        record->tick_answer.deliver(to_caf({ec::stopped, x.words}));
+      },
       [note](const rank_launched&) { note("launched"); },
       [note](const rank_launch_failed&) { note("launch failed"); },
       [note](const rank_ready&) { note("ready"); },
@@ -235,6 +246,58 @@ TEST_F(two_agents_test, one_that_is_gone_may_end_the_attempt_without_grace) {
   start();
   lose_first();
   EXPECT_EQ(failure_of(0).kind, kind::lost);
+}
+
+/// The pulse of an agent.
+class agent_pulse_test : public host_agent_test {
+protected:
+  agent_pulse_test() {
+    agent_pulse_args args{group, 1, 7};
+    args.refused = [this](const error& x) { refusals.push_back(x.message); };
+    pulse = system.spawn(agent_pulse, std::move(args));
+    system.settle();
+  }
+
+  void pass_seconds(int n) {
+    for (int i = 0; i < n; ++i)
+      system.pass(std::chrono::seconds{1});
+  }
+
+  template <class Message>
+  void answer(Message x) {
+    send_anonymous(group, std::move(x));
+    system.settle();
+  }
+
+  std::vector<std::string> refusals;
+  agent_pulse_actor pulse;
+};
+
+// A driver that a signal has stopped for an hour finds one.
+TEST_F(agent_pulse_test, sends_the_next_tick_a_second_after_an_answer) {
+  ASSERT_EQ(record->ticks.size(), 1u);
+  EXPECT_EQ(record->ticks[0].node_rank, 1u);
+  EXPECT_EQ(record->ticks[0].incarnation, 7u);
+  pass_seconds(3600);
+  EXPECT_EQ(record->ticks.size(), 1u);
+  answer(agent_launched{});
+  EXPECT_EQ(record->ticks.size(), 1u);
+  pass_seconds(1);
+  EXPECT_EQ(record->ticks.size(), 2u);
+  EXPECT_TRUE(refusals.empty());
+}
+
+TEST_F(agent_pulse_test, says_that_the_agent_was_replaced) {
+  answer(launcher_ended{1, "another has its place"});
+  EXPECT_THAT(refusals, ElementsAre("another has its place"));
+  pass_seconds(10);
+  EXPECT_EQ(record->ticks.size(), 1u);
+}
+
+TEST_F(agent_pulse_test, says_nothing_about_the_end_of_the_run) {
+  caf::anon_send_exit(group, caf::exit_reason::kill);
+  pass_seconds(10);
+  EXPECT_TRUE(refusals.empty());
 }
 
 TEST_F(worker_group_test, its_defect_kills_the_ranks) {

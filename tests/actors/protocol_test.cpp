@@ -211,6 +211,7 @@ void for_each_sample(F f) {
     {1, "h2", "10.0.0.2", "10.0.0.1", 4, 5, 6, "ab", "0.1", 7, 8, 9}});
   f(host_accepted{2, "/runs/r", 17});
   f(host_checked{2, 1, problem});
+  f(host_tick{2, 1});
   f(agent_launched{3});
   f(launcher_ended{3, "text", true});
 }

@@ -1,12 +1,16 @@
 // The worker group as the agents of other hosts come and go.
 
 #include "tests/actors/worker_group_fixture.hpp"
+#include "troupe/actors/agent_pulse.hpp"
 #include "troupe/actors/protocol/error_code.hpp"
+#include "troupe/runtime/text.hpp"
 
 namespace troupe::internal::test {
 
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Not;
 
 /// A host with one rank beside the driver's, whose agent is not here yet.
 class joining_host_test : public worker_group_test {
@@ -22,9 +26,35 @@ protected:
     args.plan = plan;
     args.roster = std::make_shared<host_roster>(
       2, own, host_limits{.join = ms{1500}}, "10.0.0.1 port 7");
+    record_hosts(args);
     args.token = [] { return std::uint64_t{17}; };
     ranks.group = system.spawn(worker_group, std::move(args));
     driver = system.spawn(recorded_driver, record);
+  }
+
+  void record_hosts(worker_group_args& args) {
+    args.note = [this](std::string text) { notes += text + '\n'; };
+    args.journal = [this](std::string_view kind, const metrics& fields) {
+      events.push_back(concat(kind, ' ', to_string(fields)));
+    };
+    args.abandon = [this](const std::string& host) {
+      abandoned.push_back(host);
+    };
+    args.cut_off = [this](const host_agent_actor& agent) {
+      cut_off.push_back(agent);
+    };
+  }
+
+  /// Passes time in which the other host sends its ticks.
+  void pass_alive(int seconds, std::uint64_t incarnation) {
+    for (int i = 0; i < seconds; ++i) {
+      pass_seconds(1);
+      EXPECT_TRUE(tick(incarnation)->value);
+    }
+  }
+
+  std::shared_ptr<answer<void>> tick(std::uint64_t incarnation) {
+    return system.ask<void>(ranks.group, host_tick{1, incarnation});
   }
 
   void start() {
@@ -41,6 +71,7 @@ protected:
     hello.facts.incarnation = incarnation;
     hello.facts.host = "h1";
     hello.facts.launch = launch;
+    hello.facts.clock_ms = clock_in_ms(clock);
     hello.facts.address = "10.0.0.2";
     hello.facts.driver_address = "10.0.0.1";
     auto answer = system.ask<host_accepted>(
@@ -63,6 +94,12 @@ protected:
   std::shared_ptr<recorded_launcher> elsewhere;
   host_agent_actor other;
   std::shared_ptr<answer<void>> checked;
+  std::chrono::system_clock::time_point clock =
+    std::chrono::system_clock::now(); ///< Of the other host.
+  std::string notes;
+  std::vector<std::string> events;
+  std::vector<std::string> abandoned;
+  std::vector<host_agent_actor> cut_off;
 };
 
 TEST_F(joining_host_test, ranks_start_once_all_hosts_are_here) {
@@ -86,6 +123,15 @@ TEST_F(joining_host_test, ranks_learn_the_names_and_addresses_of_their_hosts) {
   ASSERT_EQ(elsewhere->prepared.size(), 1u);
   EXPECT_EQ(elsewhere->prepared[0].host, "h1");
   EXPECT_EQ(elsewhere->prepared[0].host_address, "10.0.0.2");
+}
+
+TEST_F(joining_host_test, a_clock_that_differs_is_shown_and_does_not_matter) {
+  start();
+  clock -= std::chrono::hours{2};
+  join(1);
+  EXPECT_THAT(notes, HasSubstr("the clock of host h1 is 7"));
+  EXPECT_THAT(notes, HasSubstr(" s behind the driver's"));
+  EXPECT_EQ(elsewhere->launched.size(), 1u);
 }
 
 TEST_F(joining_host_test, a_host_that_is_missing_ends_the_run) {
@@ -143,6 +189,98 @@ TEST_F(joining_host_test, a_host_may_come_back_before_the_attempt_is_over) {
   EXPECT_EQ(elsewhere->launched.size(), 1u);
 }
 
+TEST_F(joining_host_test, a_host_whose_agent_ticks_stays_for_hours) {
+  join(1);
+  pass_alive(7200, 1);
+  EXPECT_TRUE(cut_off.empty());
+  EXPECT_THAT(notes, Not(HasSubstr("answer")));
+}
+
+TEST_F(joining_host_test, a_short_silence_is_shown_and_costs_nothing) {
+  start();
+  join(1);
+  pass_alive(2, 1);
+  pass_seconds(4);
+  EXPECT_THAT(notes, HasSubstr("host h1 has not answered for 3 s"));
+  EXPECT_THAT(notes, Not(HasSubstr("answers again")));
+  EXPECT_TRUE(tick(1)->value);
+  EXPECT_THAT(notes, HasSubstr("host h1 answers again"));
+  pass_alive(20, 1);
+  EXPECT_TRUE(record->failed.empty());
+  EXPECT_TRUE(cut_off.empty());
+}
+
+TEST_F(joining_host_test, a_host_that_is_silent_for_long_is_lost_and_fenced) {
+  start();
+  join(1);
+  pass_seconds(9);
+  EXPECT_TRUE(cut_off.empty());
+  pass_seconds(1);
+  EXPECT_THAT(cut_off, ElementsAre(other));
+  EXPECT_THAT(abandoned, ElementsAre("h1"));
+  EXPECT_THAT(events, ElementsAre(HasSubstr("host_joined"),
+                                  AllOf(HasSubstr("host_lost"), HasSubstr("h1"),
+                                        HasSubstr("10000 ms"))));
+  // The agent takes no message: its rank is given up without an answer.
+  ranks.exit(0);
+  EXPECT_EQ(failure_of(1).kind, kind::lost);
+  EXPECT_THAT(failure_of(1).what,
+              HasSubstr("host h1 is lost: it did not answer for 10000 ms"));
+}
+
+// N6: what a frozen host sends after its thaw, before it finds its connection
+// closed.
+TEST_F(joining_host_test, nothing_of_a_fenced_host_counts_after_its_thaw) {
+  start();
+  join(1);
+  pass_seconds(10);
+  ranks.exit(0);
+  auto first = other;
+  EXPECT_EQ(tick(1)->failure.code, ec::stopped);
+  send_anonymous(ranks.group, start_attempt{4, {}, 0}, driver);
+  system.settle();
+  join(2); // The replacement.
+  ranks.attempt = 4;
+  ASSERT_EQ(elsewhere->launched.size(), 1u);
+  auto stale = state().stale_messages;
+  host_calls late{3, {}};
+  late.calls.emplace_back().what = report{3, {1, 0, {{"x", 1}}, {}}};
+  send_anonymous(ranks.group, late);
+  send_anonymous(ranks.group, rank_exited{3, 1, {}});
+  send_anonymous(ranks.group, rank_loop_ended{3, {3, 1}, false, {}});
+  system.settle();
+  EXPECT_EQ(state().stale_messages, stale + 3);
+  EXPECT_TRUE(record->batches.empty());
+  EXPECT_EQ(record->failed.size(), 1u);
+  // Its end, of which the group learns now, is not that of the replacement.
+  caf::anon_send_exit(first, caf::exit_reason::remote_link_unreachable);
+  system.settle();
+  pass_alive(20, 2);
+  EXPECT_EQ(record->failed.size(), 1u);
+  EXPECT_EQ(tick(1)->failure.code, ec::stopped);
+}
+
+TEST_F(joining_host_test, the_hosts_are_not_blamed_for_the_drivers_standstill) {
+  start();
+  join(1);
+  pass_alive(5, 1);
+  system.pass(std::chrono::hours{1}); // A signal stopped the driver.
+  pass_alive(5, 1);
+  EXPECT_TRUE(record->failed.empty());
+  EXPECT_THAT(notes, Not(HasSubstr("answered")));
+}
+
+TEST_F(joining_host_test, the_pulse_of_an_agent_keeps_its_host) {
+  start();
+  join(1);
+  auto pulse = system.spawn(agent_pulse, agent_pulse_args{ranks.group, 1, 1});
+  pass_seconds(60);
+  EXPECT_TRUE(cut_off.empty());
+  caf::anon_send_exit(pulse, caf::exit_reason::kill);
+  pass_seconds(11);
+  EXPECT_THAT(cut_off, ElementsAre(other));
+}
+
 TEST_F(joining_host_test, a_group_without_places_takes_no_hosts) {
   ranks.spawn_group(plan);
   auto answer = system.ask<host_accepted>(
@@ -186,7 +324,7 @@ protected:
     args.launches.end = [this](std::uint64_t launch) {
       ended.push_back(launch);
     };
-    args.note = [this](std::string text) { notes += text + '\n'; };
+    record_hosts(args);
     ranks.group = system.spawn(worker_group, std::move(args));
     start();
   }
@@ -200,7 +338,6 @@ protected:
   std::vector<std::uint64_t> launched;
   std::vector<std::uint64_t> arrived;
   std::vector<std::uint64_t> ended;
-  std::string notes;
 };
 
 TEST_F(launched_host_test, an_attempt_starts_once_the_launched_agent_is_here) {

@@ -30,15 +30,18 @@ using namespace std::chrono_literals;
 
 using ledger_actor =
   caf::typed_actor<caf::result<report_committed>(commit_batch),
-                   caf::result<std::string>(std::string)>;
+                   caf::result<std::string>(std::string),
+                   caf::result<void>(caf::strong_actor_ptr)>;
 
-/// Confirms batches, and repeats what it is sent.
-ledger_actor::behavior_type ledger(ledger_actor::pointer) {
+/// Confirms batches, repeats what it is sent, and passes on whom it meets.
+ledger_actor::behavior_type ledger(ledger_actor::pointer,
+                                   std::promise<caf::strong_actor_ptr>* met) {
   return {
     [](const commit_batch& x) {
       return report_committed{x.batch.index, std::nullopt, std::nullopt};
     },
     [](std::string& x) { return std::move(x); },
+    [met](const caf::strong_actor_ptr& x) { met->set_value(x); },
   };
 }
 
@@ -85,9 +88,10 @@ protected:
 
   std::atomic<int> guest_socket = -1; // of the latest guest
   std::promise<std::string> refused;
+  std::promise<caf::strong_actor_ptr> introduced;
   system_config driver_config;
   caf::actor_system driver{driver_config};
-  ledger_actor actor = driver.spawn(ledger);
+  ledger_actor actor = driver.spawn(ledger, &introduced);
   std::optional<private_endpoint> endpoint;
 };
 
@@ -156,6 +160,30 @@ TEST_F(hosts_transport_test, actors_behind_a_broken_connection_are_down) {
   self->receive([](const caf::down_msg& x) {
     EXPECT_EQ(x.reason, caf::exit_reason::remote_link_unreachable);
   });
+}
+
+// The other side may be frozen: it has no part in this.
+TEST_F(hosts_transport_test, a_process_that_is_cut_off_is_down_on_both_sides) {
+  system_config config, other_config;
+  caf::actor_system lost{config}, kept{other_config};
+  auto found = connected(lost);
+  auto other = connected(kept);
+  ASSERT_TRUE(found && other);
+  caf::scoped_actor peer{lost};
+  peer->monitor(*found);
+  send(peer, *found, caf::actor_cast<caf::strong_actor_ptr>(peer));
+  auto proxy = introduced.get_future().get();
+  caf::scoped_actor self{driver};
+  self->monitor(proxy);
+  cut_off(driver, proxy->node());
+  auto is_unreachable = [](const caf::down_msg& x) {
+    EXPECT_EQ(x.reason, caf::exit_reason::remote_link_unreachable);
+  };
+  self->receive(is_unreachable);
+  peer->receive(is_unreachable);
+  EXPECT_EQ(ask(kept, *other, "hello"), "hello");
+  cut_off(driver, lost.node()); // It is gone.
+  EXPECT_EQ(ask(kept, *other, "again"), "again");
 }
 
 TEST_F(hosts_transport_test, a_broken_frame_ends_its_connection_only) {

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <map>
+#include <regex>
 #include <set>
 #include <sstream>
 
@@ -25,12 +26,14 @@ namespace troupe::internal::test {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 /// What the loop does. Travels to the ranks.
 struct host_plan {
   std::string folder; ///< Of the test.
   int steps = 4;
-  int waits = 0; ///< Attempts in which the ranks wait at step 2 for a fault.
+  int waits = 0; ///< Attempts in which the ranks wait at step 2 for a fault,
+                 ///< and then for the pipe `go`.
 
   template <class Archive>
   void serialize(Archive& ar) {
@@ -81,8 +84,9 @@ void hosts_loop(train_context& context, const host_plan& plan) {
   for (; sum < plan.steps;) {
     if (sum == 2 && attempt < plan.waits) {
       tell(plan.folder, concat("waits ", attempt, ' ', context.rank()));
-      for (;;)
-        ::pause();
+      unique_fd go{::open((plan.folder + "/go").c_str(), O_RDONLY | O_CLOEXEC)};
+      if (!go)
+        throw std::runtime_error{"no pipe"};
     }
     ++sum;
     context.barrier();
@@ -100,7 +104,7 @@ void hosts_loop(train_context& context, const host_plan& plan) {
 
 /// The driver of a test in *folder*.
 int be_driver(const std::string& folder, int workers, int agents, int waits,
-              int join_ms) {
+              int join_ms, int steps) {
   run_config config;
   config.name = "run";
   config.storage_path = folder + "/storage";
@@ -113,7 +117,7 @@ int be_driver(const std::string& folder, int workers, int agents, int waits,
   config.agent_ticket = folder + "/ticket";
   scaling.join_timeout = std::chrono::milliseconds{join_ms};
   auto outcome =
-    data_parallel_trainer{hosts_loop, host_plan{folder, 4, waits},
+    data_parallel_trainer{hosts_loop, host_plan{folder, steps, waits},
                           train_options{.scaling = scaling, .run = config}}
       .fit();
   auto text = outcome.error ? outcome.error->message : std::string{};
@@ -139,10 +143,23 @@ struct seen_rank {
 class many_hosts_test : public hosts_test {
 protected:
   std::shared_ptr<program> start_driver(int workers, int agents, int waits,
-                                        int join_ms = 120'000) {
-    return start(0, {own_program(), "--driver", folder_.path().string(),
-                     std::to_string(workers), std::to_string(agents),
-                     std::to_string(waits), std::to_string(join_ms)});
+                                        int join_ms = 120'000, int steps = 4,
+                                        int host = 0) {
+    return start(host, {own_program(), "--driver", folder_.path().string(),
+                        std::to_string(workers), std::to_string(agents),
+                        std::to_string(waits), std::to_string(join_ms),
+                        std::to_string(steps)});
+  }
+
+  /// Ranks that wait go on.
+  void go() {
+    go_ = unique_fd{::open((folder_ / "go").c_str(), O_WRONLY | O_CLOEXEC)};
+    ASSERT_TRUE(go_);
+  }
+
+  /// Has `hosts.sh` do *what*.
+  void hosts(const std::string& what) {
+    EXPECT_EQ(std::system((tool_ + ' ' + what).c_str()), 0) << what;
   }
 
   /// This program with another build id.
@@ -187,6 +204,8 @@ protected:
     }
     return result;
   }
+
+  unique_fd go_;
 };
 
 TEST_P(many_hosts_test, trains_over_three_hosts_with_one_storage) {
@@ -230,7 +249,7 @@ TEST_P(many_hosts_test, meets_agents_with_tickets_of_a_folder) {
   EXPECT_EQ(with({"--make-tickets", tickets})->wait(), 78) << "there are some";
   auto agent = with({"--node-agent"});
   auto driver =
-    with({"--driver", folder_.path().string(), "2", "0", "0", "120000"});
+    with({"--driver", folder_.path().string(), "2", "0", "0", "120000", "4"});
   EXPECT_EQ(ranks_of(0, 2, false)[1].node, 1);
   EXPECT_EQ(result_line(), "result finished 1 ");
   EXPECT_EQ(driver->wait(), 0);
@@ -296,6 +315,101 @@ TEST_P(many_hosts_test, goes_on_after_a_host_lost_its_power) {
   EXPECT_EQ(driver->wait(), 0);
   EXPECT_EQ(agent->wait(), 0);
   EXPECT_THAT(journal(), HasSubstr("host h2 is lost"));
+}
+
+// Its kernel acknowledges all that comes: only the ticks are missing.
+TEST_P(many_hosts_test, a_frozen_host_is_replaced_and_fenced_after_its_thaw) {
+  if (GetParam() != where::namespaces)
+    GTEST_SKIP() << "this machine has to go on";
+  auto driver = start_driver(2, 1, 2);
+  auto frozen = start_agent(1);
+  auto ranks = ranks_of(0, 2, true);
+  hosts("freeze h2");
+  auto replacement = start_agent(2);
+  auto next = ranks_of(1, 2, true);
+  EXPECT_EQ(next[1].host, "h3");
+  hosts("thaw h2");
+  EXPECT_EQ(frozen->wait(), 75);
+  await_end(0, 1);
+  go();
+  EXPECT_EQ(result_line(), "result finished 2 ");
+  EXPECT_EQ(driver->wait(), 0);
+  EXPECT_EQ(replacement->wait(), 0);
+  EXPECT_THAT(journal(), HasSubstr("host_lost"));
+  EXPECT_THAT(journal(), HasSubstr("h2 is lost: it did not answer"));
+  EXPECT_THAT(journal(), HasSubstr("ranks_abandoned"));
+}
+
+/// Hosts whose network is broken.
+class broken_links_test : public many_hosts_test {
+protected:
+  /// Loses h2 and h3, each in one way.
+  void break_and_replace(const std::string& first, const std::string& second,
+                         const std::string& repair) {
+    auto driver = start_driver(3, 2, 1);
+    auto at_h2 = start_agent(1);
+    auto at_h3 = start_agent(2);
+    ranks_of(0, 3, true);
+    hosts(first);
+    hosts(second);
+    // Both sides know: the agents have ended their ranks, and themselves.
+    for (auto rank : {1, 2})
+      await_end(0, rank);
+    EXPECT_EQ(at_h2->wait(), 75);
+    EXPECT_EQ(at_h3->wait(), 75);
+    hosts(repair);
+    at_h2 = start_agent(1);
+    at_h3 = start_agent(2);
+    EXPECT_EQ(ranks_of(1, 3, false).size(), 3u);
+    EXPECT_EQ(result_line(), "result finished 2 ");
+    EXPECT_EQ(driver->wait(), 0);
+    EXPECT_EQ(at_h2->wait(), 0);
+    EXPECT_EQ(at_h3->wait(), 0);
+    for (auto host : {"h2", "h3"})
+      EXPECT_TRUE(std::regex_search(
+        journal(),
+        std::regex{concat("host_lost[^\\n]*\"host\":\"", host, '"')}));
+  }
+};
+
+TEST_P(broken_links_test, a_host_whose_cable_is_cut_or_that_is_parted_is_lost) {
+  break_and_replace("cut h2", "part h1 h3", "heal && " + tool_ + " plug h2");
+}
+
+TEST_P(broken_links_test, a_host_that_is_mute_in_one_direction_is_lost) {
+  break_and_replace("mute h1 h2", "mute h3 h1", "heal");
+}
+
+TEST_P(broken_links_test, a_short_cut_a_lossy_and_a_slow_link_cost_nothing) {
+  auto driver = start_driver(2, 1, 1, 120'000, 30);
+  auto agent = start_agent(1);
+  ranks_of(0, 2, true);
+  hosts("cut h2 && sleep 2 && " + tool_ + " plug h2");
+  hosts("lose h2 5");
+  hosts("delay h2 50");
+  go();
+  EXPECT_EQ(result_line(), "result finished 1 ");
+  EXPECT_EQ(driver->wait(), 0);
+  EXPECT_EQ(agent->wait(), 0);
+  EXPECT_THAT(journal(), Not(HasSubstr("host_lost")));
+}
+
+TEST_P(broken_links_test, a_run_whose_drivers_host_is_lost_resumes_elsewhere) {
+  auto driver = start_driver(2, 1, 1);
+  auto agent = start_agent(1);
+  ranks_of(0, 2, true);
+  hosts("crash h1");
+  EXPECT_EQ(agent->wait(), 75);
+  await_end(0, 1);
+  driver->wait();
+  driver = start_driver(2, 1, 0, 120'000, 4, 1);
+  agent = start_agent(2);
+  auto ranks = ranks_of(1, 2, false);
+  EXPECT_EQ(ranks[0].host, "h2");
+  EXPECT_EQ(ranks[1].host, "h3");
+  EXPECT_EQ(result_line(), "result finished 2 ");
+  EXPECT_EQ(driver->wait(), 0);
+  EXPECT_EQ(agent->wait(), 0);
 }
 
 TEST_P(many_hosts_test, an_agent_that_a_signal_asks_to_leave_may_be_replaced) {
@@ -386,16 +500,19 @@ INSTANTIATE_TEST_SUITE_P(hosts, many_hosts_test,
                          testing::Values(where::here, where::namespaces),
                          name_of);
 
+INSTANTIATE_TEST_SUITE_P(hosts, broken_links_test,
+                         testing::Values(where::namespaces), name_of);
+
 } // namespace
 
 } // namespace troupe::internal::test
 
 int main(int argc, char** argv) {
   troupe::init(argc, argv);
-  if (argc > 6 && std::string{argv[1]} == "--driver")
+  if (argc > 7 && std::string{argv[1]} == "--driver")
     return troupe::internal::test::be_driver(
       argv[2], std::atoi(argv[3]), std::atoi(argv[4]), std::atoi(argv[5]),
-      std::atoi(argv[6]));
+      std::atoi(argv[6]), std::atoi(argv[7]));
   ::testing::InitGoogleTest(&argc, argv);
   return RUN_ALL_TESTS();
 }

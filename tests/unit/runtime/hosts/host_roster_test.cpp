@@ -158,11 +158,76 @@ TEST_F(host_roster_test, names_the_host_that_an_attempt_lost) {
   EXPECT_THAT(missing(), HasSubstr("h2: its connection ended"));
 }
 
-TEST_F(host_roster_test, agents_that_are_quiet_for_hours_stay) {
+/// The decisions of type T among *x*.
+template <class T>
+std::vector<T> all_of(const host_decisions& x) {
+  std::vector<T> result;
+  for (auto& decision : x)
+    if (auto* found = std::get_if<T>(&decision))
+      result.push_back(*found);
+  return result;
+}
+
+TEST_F(host_roster_test, hosts_stay_while_their_agents_tick) {
   join(1, "h1");
   join(2, "h2");
-  now += std::chrono::hours{5};
-  EXPECT_FALSE(roster.gather(now).empty());
+  for (int i = 0; i < 3600; ++i) {
+    now += std::chrono::seconds{1};
+    EXPECT_THAT(roster.ticked(1, 1, now).value(), IsEmpty());
+    EXPECT_THAT(roster.ticked(2, 2, now).value(), IsEmpty());
+    EXPECT_THAT(roster.check(now), IsEmpty()) << "nor is the driver's own lost";
+  }
+  EXPECT_FALSE(roster.gather(now).empty()) << "all are here";
+}
+
+TEST_F(host_roster_test, a_silent_host_is_suspected_then_lost) {
+  join(1, "h1");
+  join(2, "h2");
+  host_decisions said;
+  for (int i = 0; i < 10; ++i) {
+    now += std::chrono::seconds{1};
+    EXPECT_TRUE(roster.ticked(1, 1, now));
+    for (auto& x : roster.check(now))
+      said.push_back(x);
+  }
+  auto suspected = all_of<host_suspected>(said);
+  ASSERT_EQ(suspected.size(), 1u);
+  EXPECT_EQ(suspected[0].host, 2u);
+  EXPECT_EQ(suspected[0].silence, std::chrono::seconds{3});
+  auto fenced = all_of<fence_agent>(said);
+  ASSERT_EQ(fenced.size(), 1u);
+  EXPECT_EQ(fenced[0].incarnation, 2u);
+  ASSERT_EQ(all_of<host_lost>(said).size(), 1u);
+  EXPECT_FALSE(roster.is_ready(2));
+  // What it sends after its thaw does not count, and its seat is free.
+  EXPECT_FALSE(roster.ticked(2, 2, now));
+  EXPECT_EQ(join(3, "h2"), 2u);
+}
+
+TEST_F(host_roster_test, an_agent_that_never_ends_its_checks_leaves_its_seat) {
+  roster.gather(now);
+  join(1, "h1");
+  ASSERT_TRUE(admit(facts(2, "h2")));
+  EXPECT_TRUE(roster.ticked(2, 2, now)) << "it may tick meanwhile";
+  EXPECT_EQ(admit(facts(3, "h3")).error().code, ec::conflict);
+  now += std::chrono::milliseconds{500};
+  auto fenced = all_of<fence_agent>(roster.check(now));
+  ASSERT_EQ(fenced.size(), 1u);
+  EXPECT_EQ(fenced[0].incarnation, 2u);
+  EXPECT_EQ(join(3, "h3"), 2u);
+}
+
+TEST(clock_warning_test, tells_of_more_than_a_minute_in_either_direction) {
+  using namespace std::chrono_literals;
+  std::chrono::system_clock::time_point now{100h};
+  agent_facts x;
+  x.host = "h1";
+  x.clock_ms = clock_in_ms(now + 60s);
+  EXPECT_EQ(clock_warning(x, now), "");
+  x.clock_ms = clock_in_ms(now + 2h);
+  EXPECT_THAT(clock_warning(x, now), HasSubstr("h1 is 7200 s ahead"));
+  x.clock_ms = clock_in_ms(now - 2h);
+  EXPECT_THAT(clock_warning(x, now), HasSubstr("h1 is 7200 s behind"));
 }
 
 /// A run on three hosts, of which h1 and h2 are launched.

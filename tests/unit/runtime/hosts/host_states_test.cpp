@@ -39,6 +39,12 @@ std::string line(const host_decision& x) {
     std::string operator()(const fence_agent& x) {
       return concat("fence ", x.incarnation, " of ", x.host);
     }
+    std::string operator()(const host_suspected& x) {
+      return concat("suspected ", x.host, " after ", x.silence.count());
+    }
+    std::string operator()(const host_answers& x) {
+      return concat("answers ", x.host);
+    }
     std::string operator()(const host_lost& x) {
       return concat("lost ", x.host, x.was_serving ? ", serving: " : ": ",
                     x.cause);
@@ -280,16 +286,17 @@ TEST_F(host_states_test, suspects_a_host_that_misses_three_ticks) {
   serve(2);
   EXPECT_THAT(pass(seconds{2}, {0}), IsEmpty());
   EXPECT_EQ(state(1), host_state::serving);
-  EXPECT_THAT(pass(seconds{1}, {0}), IsEmpty());
+  EXPECT_THAT(pass(seconds{1}, {0}), ElementsAre("suspected 1 after 3000"));
   EXPECT_EQ(state(1), host_state::suspect);
   EXPECT_THAT(states->usable(), ElementsAre(0));
-  EXPECT_THAT(tick(1, 1), IsEmpty());
+  EXPECT_THAT(pass(seconds{1}, {0}), IsEmpty()) << "it was said";
+  EXPECT_THAT(tick(1, 1), ElementsAre("answers 1"));
   EXPECT_EQ(state(1), host_state::serving);
 }
 
 TEST_F(host_states_test, loses_a_host_after_the_timeout_and_launches_it_again) {
   serve(2);
-  EXPECT_THAT(pass(seconds{9}, {0}), IsEmpty());
+  EXPECT_THAT(pass(seconds{9}, {0}), ElementsAre("suspected 1 after 3000"));
   EXPECT_THAT(pass(seconds{1}, {0}),
               ElementsAre("fence 1 of 1", "end launcher 2 of 1",
                           "lost 1, serving: it did not answer for 10000 ms"));
@@ -365,7 +372,8 @@ TEST_F(host_states_test, a_draining_host_is_not_used_and_not_launched_again) {
   states->on_attempt_ended();
   EXPECT_THAT(gather(), ElementsAre("start 0"));
   EXPECT_THAT(pass(seconds{20}, {0}),
-              ElementsAre("fence 1 of 1", "end launcher 2 of 1",
+              ElementsAre("suspected 1 after 3000", "fence 1 of 1",
+                          "end launcher 2 of 1",
                           "lost 1: it did not answer for 10000 ms"));
   EXPECT_EQ(state(1), host_state::left);
   serve(1);

@@ -581,6 +581,21 @@ class EpochLoopTracking(ExampleTest):
                              [0, 1] if name == "val/loss" else [8, 16])
 
 
+class RayTrainPort(ExampleTest):
+    program = "ray_train_port"
+
+    def test_reports_a_loss_and_a_checkpoint_per_epoch(self):
+        if not DATA.exists():
+            self.skipTest("the package dataset-fashion-mnist is not installed")
+        self.run_example("--limit", 512, "--epochs", 2, "--name", "port")
+        batches = batches_of(self.storage / "port")
+        self.assertEqual([list(x["values"][0]) for x in batches], [["loss"], ["loss"]])
+        for batch in batches:
+            self.assertTrue(0 < batch["values"][0]["loss"] < 10)
+            model = self.storage / "port/checkpoints" / batch["checkpoint"] / "model.safetensors"
+            self.assertIn(b'"layer1.0.conv1.weight"', model.read_bytes()[:65536])  # as torchvision names it
+
+
 class Gpu(unittest.TestCase):
     def test_is_refused_before_anything_starts_where_there_is_none(self):
         with_torch = [x.parent.name for x in EXAMPLES.glob("*/CMakeLists.txt") if "COMPONENTS torch" in x.read_text()]

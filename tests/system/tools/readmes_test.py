@@ -243,13 +243,15 @@ class ReadmesTest(unittest.TestCase):
             with self.subTest(folder.name):
                 self.assertIn(f"| [`{folder.name}`]({folder.name}/README.md) |", text)
 
-    def test_an_example_is_a_project_of_its_own_with_a_page_that_says_how_to_build_it(self):
+    def test_an_example_is_a_project_of_its_own_with_a_page_that_shows_its_output(self):
         built = (ROOT / "examples/CMakeLists.txt").read_text(encoding="utf-8")
         for folder in example_folders():
             with self.subTest(folder.name):
                 self.assertRegex((folder / "CMakeLists.txt").read_text(encoding="utf-8"),
                                  r"(?s)^cmake_minimum_required\(.*\nproject\(.*\nfind_package\(troupe REQUIRED")
-                self.assertIn("```sh\ncmake -B build ", (folder / "README.md").read_text(encoding="utf-8"))
+                page = (folder / "README.md").read_text(encoding="utf-8")
+                self.assertRegex(page, r"```sh\ncmake -B build (?:(?!```).*\n)*build/")
+                self.assertGreaterEqual(page.count("\n```"), 4)  # how to run it, and what it prints
                 self.assertRegex(built, rf"troupe_examples\([^)]*\b{folder.name}\b")
 
     def test_pages_have_each_option_in_the_order_of_its_struct_with_its_default(self):

@@ -263,7 +263,11 @@ expected<Answer> node_agent::ask(Message... message) {
   expected<Answer> result = failure(ec::protocol, "no answer");
   caf::scoped_actor self{system_};
   auto fail = [&](const caf::error& reason) {
-    result = tl::unexpected<error>{from_caf(reason)};
+    auto why = from_caf(reason);
+    // Not the group's words: the driver has ended, or cannot be reached.
+    if (reason.category() != caf::type_id_v<ec>)
+      why.code = ec::stopped;
+    result = tl::unexpected<error>{std::move(why)};
   };
   auto answer = request(self, group_, answer_patience, std::move(message)...);
   if constexpr (std::is_void_v<Answer>)

@@ -53,6 +53,9 @@ class Setting:
     torch_program: str = ""
     lock: threading.Lock = dataclasses.field(default_factory=threading.Lock)
     undisturbed: dict = dataclasses.field(default_factory=dict)  # by plan: what rank 0 recorded
+    driver: type = None  # a Driver
+    families: dict = dataclasses.field(default_factory=lambda: faults.FAMILIES)
+    make_case: object = faults.make_case
 
 
 def processes_of(marker: str) -> list:
@@ -125,6 +128,10 @@ class Driver:
                              for x in ("output.txt", "results.jsonl")}
         self.acks_before = self.acks()
         self.failed_before = len(self.own_failures())
+
+    @staticmethod
+    def end_case(case: Case) -> None:
+        """Ends what the drivers of a case have shared."""
 
     # -- before the start
 
@@ -548,7 +555,7 @@ def run_case(setting: Setting, number: int, plan: dict, starts: list) -> Outcome
             full = next((x for x in planned if x["do"] == "full-disk"), None)
             if full and not disk and not any((case.folder / "s").iterdir()):
                 disk = SmallDisk(case.folder / "s", full["kib"])
-            driver = Driver(setting, case, len(case.starts), planned)
+            driver = (setting.driver or Driver)(setting, case, len(case.starts), planned)
             driver.disk_works = bool(disk and disk.works)
             start = driver.run()
             if disk and disk.works:
@@ -570,6 +577,7 @@ def run_case(setting: Setting, number: int, plan: dict, starts: list) -> Outcome
             if violations or over:
                 break
     finally:
+        (setting.driver or Driver).end_case(case)
         if disk:
             disk.end()
     special = {plan["learner"], plan["placement"]} - {"counting", "processes"}
@@ -606,11 +614,11 @@ def print_outcome(x: Outcome, options: argparse.Namespace, folder: Path) -> None
             chosen += f" --families {options.families}"
         if options.torch_share != TORCH_SHARE:
             chosen += f" --torch-share {options.torch_share}"
-        print(f"  again: ./dev chaos {chosen} --case {x.number}; its files: {folder}")
+        print(f"  again: ./dev chaos {options.prefix}{chosen} --case {x.number}; its files: {folder}")
     sys.stdout.flush()
 
 
-def parse(arguments: list) -> argparse.Namespace:
+def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description="Trainings under a seeded schedule of faults.")
     parser.add_argument("--program", required=True)
     parser.add_argument("--shim", required=True)
@@ -623,17 +631,19 @@ def parse(arguments: list) -> argparse.Namespace:
     parser.add_argument("--points", action="store_true", help="kill a driver at each failpoint, and nothing else")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--keep", action="store_true", help="keep the files of cases without violations, too")
-    return parser.parse_args(arguments)
+    parser.set_defaults(prefix="")
+    return parser
 
 
-def campaign(options: argparse.Namespace) -> int:
-    families = list(faults.FAMILIES) if options.families == "all" else options.families.split(",")
-    for name in families:
-        if name not in faults.FAMILIES:
-            sys.exit(f"chaos: there is no family {name}; there are {', '.join(faults.FAMILIES)}")
+def campaign(options: argparse.Namespace, **special) -> int:
     root = Path(tempfile.mkdtemp(prefix="chaos-"))
     torch_program = str(Path(options.torch_program).resolve()) if options.torch_program else ""
-    setting = Setting(str(Path(options.program).resolve()), str(Path(options.shim).resolve()), root, torch_program)
+    setting = Setting(str(Path(options.program).resolve()), str(Path(options.shim).resolve()), root, torch_program,
+                      **special)
+    families = list(setting.families) if options.families == "all" else options.families.split(",")
+    for name in families:
+        if name not in setting.families:
+            sys.exit(f"chaos: there is no family {name}; there are {', '.join(setting.families)}")
     share = options.torch_share if torch_program else 0
     delivered, skipped, failed, cases = collections.Counter(), collections.Counter(), [], 0
     points = faults.points()[0] if options.points else []
@@ -646,7 +656,7 @@ def campaign(options: argparse.Namespace) -> int:
             number = next(numbers, None)
             if number is not None:
                 plan, starts = (faults.make_point_case(points[number]) if options.points
-                               else faults.make_case(options.seed, number, families, share))
+                               else setting.make_case(options.seed, number, families, share))
                 running.add(pool.submit(run_case, setting, number, plan, starts))
 
         for _ in range(options.jobs):
@@ -683,4 +693,4 @@ def never_hit(families: list, delivered: dict, skipped: dict) -> list:
 
 
 if __name__ == "__main__":
-    sys.exit(campaign(parse(sys.argv[1:])))
+    sys.exit(campaign(make_parser().parse_args()))

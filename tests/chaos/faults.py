@@ -221,7 +221,8 @@ ALONE = {"preempt", "preempt-again", "preempt-driver-kill", "preempt-rank-kill",
 OUTLIVED = {
     "all-ranks-kill", "driver-io-delay", "driver-pause", "lock-removed", "loop-fails", "loop-throws", "rank-io",
     "rank-io-delay", "rank-kill", "rank-kill-again", "rank-pause", "rank-point", "rank-stop", "runtime-removed",
-    "spawner-kill", "spawner-pause", "spawner-stop", "stdout-closed"}
+    "spawner-kill", "spawner-pause", "spawner-stop", "stdout-closed",
+    "agent-kill", "host-crash-boot", "host-cut", "host-part", "host-mute", "host-freeze-thaw"}
 
 
 # Families that do not need ranks in processes.
@@ -292,7 +293,7 @@ def describe(fault: dict) -> str:
         text += f" SIG{fault['signal']}"
         if second := fault["second"]:
             text += f", SIG{second['signal']} to the {second['target']} +{second['after_us']} us"
-    for key in ("spec", "by", "step", "role", "calls", "file", "nth", "how", "kib", "bytes"):
+    for key in ("spec", "by", "step", "role", "calls", "file", "nth", "how", "kib", "bytes", "host", "ms"):
         if fault.get(key):
             text += f" {key}={fault[key]}"
     if fault.get("errno"):

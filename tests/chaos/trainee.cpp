@@ -311,7 +311,7 @@ std::string earlier_ranks(train_context& context, const plan& x) {
 
 void loop(train_context& context, const plan& x) {
   auto record = record_of(x, context.rank());
-  auto earlier = earlier_ranks(context, x);
+  auto earlier = x.on_hosts ? std::string{} : earlier_ranks(context, x);
   restored from;
   auto& last = context.checkpoint();
   if (last)
@@ -434,6 +434,7 @@ plan to_plan(arguments& from) {
   x.failpoint = from.text("rank-failpoint");
   x.token = from.text("token");
   x.leaves = from.text("leaves", "saving");
+  x.on_hosts = from.number("agents", 0) != 0;
   return x;
 }
 
@@ -443,7 +444,9 @@ train_options to_options(arguments& from) {
   result.scaling.num_workers = from.number("workers", 2);
   if (from.text("placement") == "in_process")
     result.scaling.where = placement::in_process;
+  result.scaling.agents = from.number("agents", 0);
   auto& run = result.run;
+  run.agent_ticket = from.text("ticket");
   run.name = from.text("name", "run");
   run.storage_path = from.text("storage");
   run.failure.max_failures = from.number("max-failures", -1);

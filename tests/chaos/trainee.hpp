@@ -25,13 +25,14 @@ struct plan {
   std::uint64_t driver = 0; ///< Its process.
   std::string failpoint;    ///< Armed by the first rank that removes `token`.
   std::string token;
-  std::string leaves; ///< What it makes of a preemption: it is "saving" and
-                      ///< leaves, leaves "at once", or "never".
+  std::string leaves;    ///< What it makes of a preemption: it is "saving" and
+                         ///< leaves, leaves "at once", or "never".
+  bool on_hosts = false; ///< Each numbers its processes itself.
 
   template <class Archive>
   void serialize(Archive& ar) {
     ar(expected, seed, steps, every, step_us, bytes, fails_at, fails_by, driver,
-       failpoint, token, leaves);
+       failpoint, token, leaves, on_hosts);
   }
 };
 

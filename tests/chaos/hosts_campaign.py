@@ -1,0 +1,204 @@
+#!/usr/bin/python3
+"""Runs trainings on several hosts under a seeded schedule of faults of hosts, and has the checker look at each.
+
+  hosts_campaign.py --program FILE --shim FILE [--tools DIR] [options of campaign.py]
+
+The hosts are namespaces, made by the hosts.sh in DIR (or TROUPE_HOST_TOOLS). The driver is on h1; h2 and h3 have an
+agent each, which is started again when it ends, as an engine would do it. Only root may make such hosts and look at all
+of their processes.
+"""
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import campaign
+import faults
+import run_reader
+from campaign import Driver, kill, processes_of
+
+TREE = Path(__file__).resolve().parents[2]
+AGENT_HOSTS = ["h2", "h3"]
+# A host counts as lost after 10 s, and an agent ends its ranks as long after its driver is out of reach; 2 s for that,
+# and five times that because other programs share these cores.
+HOST_TIMEOUT_S, GONE_S = 10.0, 10.0 + 10.0
+
+
+def some_ms(random_: random.Random) -> int:
+    """How long a fault lasts: sometimes so long that the host is lost."""
+    return random_.choice([random_.randint(100, 2000), random_.randint(2000, 5000), random_.randint(11_000, 14_000)])
+
+
+def of_host(how):
+    def family(random_, plan):
+        fault = {"do": "host", "how": how, "host": random_.choice(AGENT_HOSTS), "ms": some_ms(random_)}
+        if how == "mute":
+            fault["hears"] = random_.random() < 0.5  # The driver hears the host, and not the other way round.
+        return fault | faults.moment(random_, plan)
+    return family
+
+
+FAMILIES = {"agent-kill": of_host("kill"), "host-crash-boot": of_host("crash"), "host-cut": of_host("cut"),
+            "host-part": of_host("part"), "host-mute": of_host("mute"), "host-freeze-thaw": of_host("freeze")}
+
+
+def make_case(seed: int, number: int, families: list, _share: float) -> tuple:
+    """Plan and drivers of case *number*: one driver with one or two faults; the last one has none."""
+    random_ = random.Random(f"hosts {seed}/{number}")
+    plan = faults.make_plan(random_) | {"workers": 1 + len(AGENT_HOSTS), "step_us": random_.randint(20_000, 150_000)}
+    names = [random_.choice(families) for _ in range(random_.choice([1, 1, 2]))]
+    return plan, [[{"family": name, **FAMILIES[name](random_, plan)} for name in names]]
+
+
+class HostDriver(Driver):
+    """One start of the driver on h1, with the agents of the other hosts."""
+    tools = ""
+
+    def __init__(self, setting, case, number, planned):
+        super().__init__(setting, case, number, planned)
+        self.ticket = case.folder / "r" / f"ticket_{number}"
+        self.agents, self.down, self.gave_up = {}, set(), []
+        if not number:
+            self.tool(case, "up", str(1 + len(AGENT_HOSTS)))
+
+    @classmethod
+    def tool(cls, case, *arguments) -> None:
+        """Has hosts.sh do something; its processes do not count as those of the case."""
+        done = subprocess.run([cls.tools / "hosts.sh", *arguments], capture_output=True, text=True, check=False,
+                              stdin=subprocess.DEVNULL, env={**os.environ, "TROUPE_HOSTS": str(case.folder / "h")})
+        if done.returncode:
+            raise RuntimeError(f"hosts.sh {' '.join(arguments)}: {done.stdout}{done.stderr}")
+
+    @classmethod
+    def end_case(cls, case) -> None:
+        cls.tool(case, "down")
+
+    # -- the processes
+
+    def command(self) -> list:
+        options = ["--agents", str(len(AGENT_HOSTS)), "--ticket", str(self.ticket)]
+        return [self.tools / "hosts.sh", "run", "h1", *super().command(), *options]
+
+    def environment(self) -> dict:
+        return super().environment() | {"TROUPE_HOSTS": str(self.case.folder / "h")}
+
+    def start_agent(self, host: str) -> None:
+        with open(self.case.expected / "agents.txt", "ab") as output:
+            self.agents[host] = subprocess.Popen(
+                [self.tools / "hosts.sh", "run", host, self.setting.program, "--node-agent"], cwd=self.case.folder,
+                env=self.environment() | {"TROUPE_TICKET": str(self.ticket)}, stdin=subprocess.DEVNULL, stdout=output,
+                stderr=output, start_new_session=True)
+
+    def do_due(self, now: float) -> None:
+        super().do_due(now)
+        for host in AGENT_HOSTS:
+            agent = self.agents.get(host)
+            code = agent.poll() if agent else 75
+            if code == 78:
+                self.gave_up.append(f"the agent of {host}, which ended with 78")
+            if host not in self.down and code not in (None, 0, 78):  # 0: the run is over.
+                self.start_agent(host)
+
+    def due(self, pending: list, begin: float) -> list:
+        return [*super().due(pending, begin), time.monotonic() + 0.1]
+
+    def programs(self) -> dict:
+        """Processes of the program, with their parents."""
+        result = {}
+        for pid in processes_of(self.marker):
+            try:
+                if os.readlink(f"/proc/{pid}/exe") == self.setting.program:
+                    result[pid] = int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
+            except OSError:
+                pass
+        return result
+
+    def agent_of(self, host: str) -> int:
+        """The process that began the agent; 0: there is none."""
+        name = (self.case.folder / "h" / host).read_text().strip()
+        programs = self.programs()
+        for pid, parent in programs.items():
+            try:
+                is_here = os.readlink(f"/proc/{pid}/ns/net") == os.readlink(f"/proc/{name}/ns/net")
+            except OSError:
+                continue
+            if is_here and parent not in programs:
+                return pid
+        return 0
+
+    # -- the faults
+
+    def host(self, fault: dict) -> bool:
+        host, how = fault["host"], fault["how"]
+        if host in self.down:
+            return False
+        if how == "kill":
+            pid = self.agent_of(host)
+            return pid > 0 and kill(pid, signal.SIGKILL)
+        ways = {"crash": (["crash", host], ["boot", host]), "cut": (["cut", host], ["plug", host]),
+                "part": (["part", "h1", host], ["heal"]), "freeze": (["freeze", host], ["thaw", host]),
+                "mute": (["mute", *(["h1", host] if fault.get("hears") else [host, "h1"])], ["heal"])}
+        broken, repaired = ways[how]
+        self.down.add(host)
+        self.tool(self.case, *broken)
+        self.to_do.append((time.monotonic() + fault["ms"] * 1e-3, lambda: self.repair(host, repaired)))
+        return True
+
+    def repair(self, host: str, how: list) -> None:
+        self.tool(self.case, *how)
+        self.down.discard(host)
+
+    def bound(self) -> float:
+        return super().bound() + sum(2 * HOST_TIMEOUT_S + x["ms"] * 1e-3 for x in self.faults)
+
+    # -- afterwards
+
+    def leftovers(self) -> dict:
+        """Ranks end with their agents, those by themselves. Agents that wait for another driver are told to go."""
+        for _, repair in self.to_do:
+            repair()
+        self.to_do = []
+        deadline = time.monotonic() + GONE_S
+        while time.monotonic() < deadline:
+            programs = self.programs()
+            ranks = [pid for pid, parent in programs.items() if programs.get(parent) in programs]
+            if not ranks:
+                break
+            campaign.wait_for_an_end(ranks, deadline - time.monotonic())
+        deadline = time.monotonic() + GONE_S
+        while (running := [x for x in self.agents.values() if x.poll() is None]) and time.monotonic() < deadline:
+            programs = self.programs()  # One that starts now follows.
+            for pid in (pid for pid, parent in programs.items() if parent not in programs):
+                kill(pid, signal.SIGTERM)
+            campaign.wait_for_an_end([x.pid for x in running], 0.2)
+        left = super().leftovers()
+        for agent in self.agents.values():
+            agent.wait()
+        return left | {"agents": self.gave_up}
+
+    def record(self, *arguments) -> dict:
+        begin = self.words_before["results.jsonl"]
+        path = self.case.expected / "results.jsonl"
+        own = run_reader.read_records(path)[path.read_bytes()[:begin].count(b"\n"):] if path.exists() else []
+        result = super().record(*arguments)
+        # As h1 numbers it.
+        return result | {"pid": own[-1]["pid"] if own else 0}
+
+
+def main() -> int:
+    parser = campaign.make_parser()
+    parser.add_argument("--tools", default=os.environ.get("TROUPE_HOST_TOOLS") or TREE.parent / "shared/tools/hosts")
+    parser.set_defaults(families="all", prefix="--hosts ", points=False)
+    options = parser.parse_args()
+    HostDriver.tools = Path(options.tools)
+    if os.geteuid() != 0 or not os.access(HostDriver.tools / "hosts.sh", os.X_OK):
+        print(f"chaos: hosts need root and {HostDriver.tools / 'hosts.sh'} (TROUPE_HOST_TOOLS)")
+        return 77
+    return campaign.campaign(options, driver=HostDriver, families=FAMILIES, make_case=make_case)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -100,7 +100,9 @@ caf::result<start_loop> host_agent_state::welcome(trainer_ready& x,
 start_loop host_agent_state::start_for(int rank) const {
   auto& order = attempt->order;
   auto local = static_cast<std::size_t>(attempt->local(rank));
-  return {order.ranks[local], order.resume, order.loop};
+  auto leads = order.ranks[local].local_rank == 0;
+  return {order.ranks[local], order.resume, order.loop,
+          leads ? order.papers : std::nullopt};
 }
 
 // -- what became of a rank

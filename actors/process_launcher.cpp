@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <csignal>
+#include <cstdlib>
 
 #include "troupe/actors/compat/messaging.hpp"
+#include "troupe/runtime/hosts/network_addresses.hpp"
 #include "troupe/runtime/process/secrets.hpp"
 #include "troupe/runtime/process/stack_dump.hpp"
 #include "troupe/runtime/text.hpp"
@@ -15,6 +17,17 @@ namespace {
 template <class Inspector>
 bool inspect_bootstrap(Inspector& f, rank_bootstrap& x) {
   return f.apply(x.attempt) && f.apply(x.rank) && f.apply(x.token);
+}
+
+/// NCCL looks for its network by itself: it gets the interface of the address
+/// of this host, unless the user has chosen one.
+void choose_interface(start_ranks& x) {
+  constexpr auto variable = "NCCL_SOCKET_IFNAME";
+  auto& address = x.ranks.front().host_address;
+  if (address.empty() || std::getenv(variable) != nullptr)
+    return;
+  if (auto own = find_own_address(address)) // "=": this name, not a prefix
+    x.environment.emplace(variable, "=" + own->interface);
 }
 
 } // namespace
@@ -48,6 +61,7 @@ void process_launcher::prepare(start_ranks& x) {
   first_rank_ = x.ranks.front().rank;
   token_ = x.token;
   run_path_ = x.ranks.front().run_path;
+  choose_interface(x);
   if (environment_ != x.environment) {
     environment_ = x.environment;
     note_secrets(environment_);

@@ -69,7 +69,8 @@ void worker_group_state::start_on(const group_host& host) {
                     args.plan.loop,
                     !limit || *limit >= least_limit,
                     token(),
-                    args.plan.environment};
+                    args.plan.environment,
+                    args.plan.papers};
   auto end = host.first_rank + host.ranks;
   for (int rank = host.first_rank; rank < end; ++rank)
     order.ranks.push_back(facts_of(host, rank));

@@ -41,6 +41,8 @@ struct group_plan {
   std::chrono::milliseconds exit_timeout{0};
   loop_spec loop;
   std::map<std::string, std::string> environment; ///< What ranks get.
+  std::optional<link_papers> papers; ///< Of leaders; unset: there is one host.
+  std::string network_interface;     ///< As in `host_accepted`.
 };
 
 /// A host with ranks of the run, which are numbered one after the other.

@@ -56,13 +56,13 @@ worker_group_state::welcome(agent_hello& x,
   host.incarnation = x.facts.incarnation;
   host.address = x.facts.address;
   // The last host calls the first one in a ring of hosts.
-  if (*seat + 1 == args.hosts.size())
+  if (*seat + 1 == args.hosts.size() && args.plan.network_interface.empty())
     args.hosts.front().address = x.facts.driver_address;
   note_agents();
   monitor(self, host.agent,
           [this](const caf::down_msg& down) { agent_lost(down); });
   return host_accepted{static_cast<std::uint32_t>(*seat), args.plan.run_path,
-                       current};
+                       current, args.plan.network_interface};
 }
 
 caf::result<void> worker_group_state::take_in(const host_checked& x) {
@@ -75,6 +75,8 @@ caf::result<void> worker_group_state::take_in(const host_checked& x) {
     return to_caf({ec::stopped, "another agent has the place of this one"});
   auto& name = args.roster->name(x.node_rank);
   if (!x.problem) {
+    if (!x.address.empty())
+      args.hosts[x.node_rank].address = x.address;
     note(concat("host ", name, " has joined"));
     journal("host_joined", {{"host", name}});
     if (args.launches.arrived)

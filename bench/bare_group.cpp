@@ -6,15 +6,15 @@
 #include "numbers.hpp"
 #include "processes.hpp"
 #include "shared_numbers.hpp"
-#include "troupe/trainers/torch/groups/c10d_groups.hpp"
 
 namespace troupe::internal::bench {
 
-c10::intrusive_ptr<c10d::ProcessGroup> bare_gloo_group(const std::string& path,
-                                                       int rank, int ranks) {
+c10::intrusive_ptr<c10d::ProcessGroup>
+bare_gloo_group(const std::string& path, int rank, int ranks,
+                const std::string& address) {
   auto store = c10::make_intrusive<c10d::FileStore>(path, ranks);
   auto gloo =
-    make_gloo_group(store, rank, ranks, true, std::chrono::minutes{1});
+    make_gloo_group(store, rank, ranks, address, std::chrono::minutes{1});
   auto group = c10::make_intrusive<c10d::ProcessGroup>(store, rank, ranks);
   group->setBackend(at::kCPU, c10d::ProcessGroup::GLOO, gloo);
   group->setDefaultBackend(c10d::ProcessGroup::GLOO);

@@ -4,12 +4,15 @@
 
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
+#include "troupe/trainers/torch/groups/c10d_groups.hpp"
+
 namespace troupe::internal::bench {
 
-/// Gloo over the loopback device between *ranks* processes of this host, which
-/// meet through the file *path*, without a run.
-c10::intrusive_ptr<c10d::ProcessGroup> bare_gloo_group(const std::string& path,
-                                                       int rank, int ranks);
+/// Gloo between *ranks* processes which meet through the file *path*, without a
+/// run; the others reach this one at *address*.
+c10::intrusive_ptr<c10d::ProcessGroup>
+bare_gloo_group(const std::string& path, int rank, int ranks,
+                const std::string& address = loopback_address);
 
 /// One of two bare processes: joins a Gloo group, does one all-reduce, and
 /// stores the time after it in number *rank* of the file *times*.

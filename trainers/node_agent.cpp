@@ -32,6 +32,7 @@
 #include "troupe/actors/transport/private_endpoint.hpp"
 #include "troupe/actors/transport/system_config.hpp"
 #include "troupe/runtime/hosts/agent_facts.hpp"
+#include "troupe/runtime/hosts/network_addresses.hpp"
 #include "troupe/runtime/process/interrupt_watch.hpp"
 #include "troupe/runtime/process/spawner.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
@@ -210,6 +211,22 @@ expected<void> check_storage(const host_accepted& x) {
   return {};
 }
 
+/// What this host has to say about the settings of its driver.
+host_checked check_host(const host_accepted& x, std::uint64_t incarnation) {
+  host_checked result;
+  result.node_rank = x.node_rank;
+  result.incarnation = incarnation;
+  if (auto fit = check_storage(x); !fit)
+    result.problem = fit.error();
+  else if (x.network_interface.empty())
+    return result;
+  else if (auto own = find_own_address(x.network_interface); !own)
+    result.problem = own.error();
+  else
+    result.address = own->address;
+  return result;
+}
+
 /// The agent of this host, connected to its driver.
 class node_agent {
 public:
@@ -310,13 +327,10 @@ expected<void> node_agent::join(dialed_channel driver, int stop) {
   facts.launch = launch_;
   auto incarnation = facts.incarnation;
   TROUPE_TRY(auto accepted, find_place(std::move(facts), stop));
-  auto fit = check_storage(accepted);
-  host_checked checked{accepted.node_rank, incarnation, {}};
-  if (!fit)
-    checked.problem = fit.error();
-  TROUPE_TRY_VOID(ask<void>(std::move(checked)));
-  if (!fit)
-    return fit;
+  auto checked = check_host(accepted, incarnation);
+  TROUPE_TRY_VOID(ask<void>(checked));
+  if (checked.problem)
+    return tl::unexpected{checked.problem};
   agent_pulse_args pulse{group_, accepted.node_rank, incarnation};
   pulse.refused = [ending = ending_](const error& reason) {
     ending->end({agent_exit::try_again, reason.message});

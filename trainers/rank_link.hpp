@@ -8,6 +8,7 @@
 
 #include "troupe/runtime/checkpoint/checkpoint.hpp"
 #include "troupe/runtime/error.hpp"
+#include "troupe/runtime/hosts/link_papers.hpp"
 #include "troupe/runtime/process/rank_activity.hpp"
 #include "troupe/runtime/rendezvous/key_value_store.hpp"
 #include "troupe/runtime/report/report.hpp"
@@ -50,6 +51,10 @@ public:
   /// Shows the worker group what this rank waits for, apart from the calls
   /// above. It may be used after the loop's end.
   virtual std::shared_ptr<rank_activity> activity() = 0;
+
+  /// What this rank, if it is the first of its host, shows those of other
+  /// hosts. Has a key.
+  virtual std::optional<link_papers> papers() const { return std::nullopt; }
 
   virtual bool stop_requested() const noexcept = 0;
 

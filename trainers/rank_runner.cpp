@@ -147,7 +147,8 @@ loop_outcome run_loop(caf::actor_system& system, const rank_args& args,
   auto activity = std::make_shared<shown_activity>(show_activity(start.facts));
   auto link = std::make_shared<actor_link>(
     system, args.network,
-    agent_link{args.agent, args.attempt, args.rank, control, activity});
+    agent_link{args.agent, args.attempt, args.rank, control, activity,
+               std::move(start.papers)});
   auto context = std::make_unique<train_context>(std::move(start.facts), link,
                                                  std::move(start.resume));
   auto outcome = call_loop(*loop, *context, *control, [&](loop_outcome& x) {

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 #include <caf/blocking_actor.hpp>
@@ -10,6 +11,7 @@
 
 #include "troupe/actors/compat/messaging.hpp"
 #include "troupe/actors/protocol/type_ids.hpp"
+#include "troupe/runtime/hosts/link_papers.hpp"
 #include "troupe/runtime/process/rank_activity.hpp"
 #include "troupe/runtime/rendezvous/key_value_store.hpp"
 #include "troupe/runtime/run/loop_control.hpp"
@@ -47,6 +49,7 @@ struct agent_link {
   int rank = 0;
   std::shared_ptr<loop_control> control;
   std::shared_ptr<shown_activity> activity;
+  std::optional<link_papers> papers; ///< As `rank_link::papers`.
 };
 
 /// Why a request of the rank behind *link* failed: because the loop is to end,

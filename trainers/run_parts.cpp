@@ -16,12 +16,14 @@
 #include "troupe/callbacks/trackers/default_trackers.hpp"
 #include "troupe/runtime/hosts/host_plan.hpp"
 #include "troupe/runtime/hosts/host_roster.hpp"
+#include "troupe/runtime/hosts/network_addresses.hpp"
 #include "troupe/runtime/process/spawner.hpp"
 #include "troupe/runtime/process/threads.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/text.hpp"
 #include "troupe/trainers/loop_address.hpp"
 #include "troupe/trainers/rank_runner.hpp"
+#include "troupe/trainers/ring/join_ring.hpp"
 
 namespace troupe::internal {
 
@@ -44,6 +46,7 @@ expected<group_plan> plan_of(const run_request& request,
     for (int local = 0; local < host.ranks; ++local)
       plan.gpus.push_back(gpus_of(request.scaling, local));
   plan.environment = request.run.worker_env;
+  plan.network_interface = request.scaling.network_interface;
   plan.report_timeout = request.run.report_timeout;
   plan.hang_timeout = request.run.hang_timeout;
   plan.start_timeout = request.run.start_timeout;
@@ -130,6 +133,8 @@ private:
   expected<void> check_trackers() const;
   expected<void> check_ticket() const;
   expected<void> start_trackers();
+  /// Of this host, for the ranks of others; empty: their agents will say.
+  expected<std::string> find_address() const;
   std::shared_ptr<host_roster> make_roster() const;
   std::shared_ptr<rank_launcher> make_launcher();
   /// On the network thread if its messages come from other processes, or where
@@ -157,6 +162,7 @@ private:
   std::unique_ptr<run_parts> run_ = std::make_unique<run_parts>();
   run_callbacks callbacks_;
   group_plan plan_;
+  std::string own_address_;
   attempt_start first_;
 };
 
@@ -236,6 +242,8 @@ expected<void> run_starter::plan() {
     store.expect_lost_hosts();
     TROUPE_TRY(run_->door,
                host_door::open(plan_.run_id, request_.tickets, note()));
+    TROUPE_TRY(plan_.papers, make_link_papers(plan_.run_id));
+    TROUPE_TRY(own_address_, find_address());
   }
   if (request_.hosts) {
     TROUPE_TRY(run_->launches, agent_launcher::start(*request_.hosts));
@@ -251,6 +259,17 @@ expected<void> run_starter::plan() {
   return {};
 }
 
+expected<std::string> run_starter::find_address() const {
+  auto& wanted = request_.scaling.network_interface;
+  if (wanted.empty() || shares_of(request_).front().ranks == 0)
+    return std::string{};
+  auto own = find_own_address(wanted);
+  if (!own)
+    return failure(ec::invalid_config,
+                   concat("scaling.network_interface: ", own.error().message));
+  return std::move(own->address);
+}
+
 // -- the actors
 
 std::unique_ptr<run_parts> run_starter::spawn() {
@@ -264,6 +283,7 @@ std::unique_ptr<run_parts> run_starter::spawn() {
   for (auto& share : shares_of(request_))
     group.hosts.push_back({{}, share.first_rank, share.ranks});
   group.hosts.front().agent = x.agent;
+  group.hosts.front().address = std::move(own_address_);
   if (x.door) {
     group.roster = make_roster();
     if (x.launches)

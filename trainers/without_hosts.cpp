@@ -5,6 +5,7 @@
 
 #include "troupe/trainers/host_door.hpp"
 #include "troupe/trainers/node_agent.hpp"
+#include "troupe/trainers/ring/join_ring.hpp"
 #include "troupe/trainers/ticket_folder.hpp"
 
 namespace troupe::internal {
@@ -43,6 +44,15 @@ expected<void> host_door::let_in(private_endpoint&, const fs::path&) {
 }
 
 expected<void> make_ticket_folder(const fs::path&, std::string_view) {
+  return failure(ec::unsupported, std::string{needs_openssl});
+}
+
+expected<link_papers> make_link_papers(std::string_view) {
+  return failure(ec::unsupported, std::string{needs_openssl});
+}
+
+expected<std::shared_ptr<link_security>> encrypted_links(const link_papers&,
+                                                         std::string_view) {
   return failure(ec::unsupported, std::string{needs_openssl});
 }
 

@@ -7,10 +7,6 @@
 #include <optional>
 
 #include <fcntl.h>
-#include <ifaddrs.h>
-#include <net/if.h>
-#include <netdb.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -18,6 +14,7 @@
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 
+#include "troupe/runtime/hosts/network_addresses.hpp"
 #include "troupe/runtime/process/descriptor.hpp"
 #include "troupe/runtime/text.hpp"
 
@@ -133,25 +130,6 @@ private:
   std::string_view rest_;
   int number_ = 0;
 };
-
-/// Numbers without the zone of a link.
-std::string numeric_address(const sockaddr& address) {
-  char text[NI_MAXHOST];
-  socklen_t size =
-    address.sa_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
-  if (::getnameinfo(&address, size, text, sizeof(text), nullptr, 0,
-                    NI_NUMERICHOST)
-      != 0)
-    return {};
-  return text;
-}
-
-bool is_local_to_link(const sockaddr& address) {
-  if (address.sa_family != AF_INET6)
-    return false;
-  auto& ip = reinterpret_cast<const sockaddr_in6&>(address).sin6_addr;
-  return IN6_IS_ADDR_LINKLOCAL(&ip);
-}
 
 /// Whether *text*, the whole input so far, ends with a ticket's last line.
 bool is_whole(std::string_view text) {
@@ -286,22 +264,12 @@ expected<ticket> read_ticket_file(const fs::path& path, host_role role) {
 }
 
 expected<std::vector<std::string>> host_addresses() {
-  ifaddrs* list = nullptr;
-  if (::getifaddrs(&list) != 0)
-    return system_failure(ec::unsupported, "this host does not show its "
-                                           "addresses");
-  std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner{list,
-                                                           &::freeifaddrs};
+  TROUPE_TRY(auto all, own_addresses());
   std::vector<std::string> result;
   for (bool loopback : {false, true}) {
-    for (auto family : {AF_INET, AF_INET6})
-      for (auto* i = list; i != nullptr; i = i->ifa_next)
-        if (i->ifa_addr != nullptr && i->ifa_addr->sa_family == family
-            && (i->ifa_flags & IFF_UP) != 0
-            && ((i->ifa_flags & IFF_LOOPBACK) != 0) == loopback
-            && !is_local_to_link(*i->ifa_addr))
-          if (auto text = numeric_address(*i->ifa_addr); !text.empty())
-            result.push_back(std::move(text));
+    for (auto& x : all)
+      if (x.is_loopback == loopback)
+        result.push_back(x.address);
     if (!result.empty())
       break;
   }

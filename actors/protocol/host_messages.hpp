@@ -27,6 +27,7 @@ struct start_ranks {
   bool holds_calls = true; ///< As in `call_batch`.
   std::uint64_t token = 0; ///< Of the attempt's `ranks_ticket`.
   std::map<std::string, std::string> environment; ///< Of ranks; has secrets.
+  std::optional<link_papers> papers; ///< Unset: the run has one host.
 };
 
 template <class Inspector>
@@ -35,7 +36,7 @@ bool inspect(Inspector& f, start_ranks& x) {
     f.field("attempt", x.attempt), f.field("ranks", x.ranks),
     f.field("resume", x.resume), f.field("loop", x.loop),
     f.field("holds_calls", x.holds_calls), f.field("token", x.token),
-    f.field("environment", x.environment));
+    f.field("environment", x.environment), f.field("papers", x.papers));
 }
 
 /// Asks the ranks of this host to leave their loops: aborts their shared
@@ -182,14 +183,16 @@ bool inspect(Inspector& f, agent_hello& x) {
 struct host_accepted {
   std::uint32_t node_rank = 0;
   std::string run_path; ///< Folder of the run, on storage that all hosts share.
-  std::uint64_t token = 0; ///< In a file there, as in `start_ranks`.
+  std::uint64_t token = 0;       ///< In a file there, as in `start_ranks`.
+  std::string network_interface; ///< `scaling_config::network_interface`.
 };
 
 template <class Inspector>
 bool inspect(Inspector& f, host_accepted& x) {
   return f.object(x).fields(f.field("node_rank", x.node_rank),
                             f.field("run_path", x.run_path),
-                            f.field("token", x.token));
+                            f.field("token", x.token),
+                            f.field("network_interface", x.network_interface));
 }
 
 /// The agent has checked its host with what it got, and waits for ranks unless
@@ -197,14 +200,15 @@ bool inspect(Inspector& f, host_accepted& x) {
 struct host_checked {
   std::uint32_t node_rank = 0;
   std::uint64_t incarnation = 0;
-  error problem; ///< `ec::none`: it can have ranks.
+  error problem;       ///< `ec::none`: it can have ranks.
+  std::string address; ///< On the interface that was asked for, if one was.
 };
 
 template <class Inspector>
 bool inspect(Inspector& f, host_checked& x) {
-  return f.object(x).fields(f.field("node_rank", x.node_rank),
-                            f.field("incarnation", x.incarnation),
-                            f.field("problem", x.problem));
+  return f.object(x).fields(
+    f.field("node_rank", x.node_rank), f.field("incarnation", x.incarnation),
+    f.field("problem", x.problem), f.field("address", x.address));
 }
 
 /// The agent of another host lives. Sent once a second, each after the answer

@@ -8,6 +8,7 @@
 
 #include "troupe/runtime/checkpoint/kept_checkpoint.hpp"
 #include "troupe/runtime/error.hpp"
+#include "troupe/runtime/hosts/link_papers.hpp"
 #include "troupe/runtime/process/function_address.hpp"
 #include "troupe/runtime/process/process_exit.hpp"
 #include "troupe/runtime/report/report.hpp"
@@ -196,13 +197,14 @@ struct start_loop {
   rank_facts facts;
   std::optional<checkpoint> resume;
   loop_spec loop;
+  std::optional<link_papers> papers; ///< For the first rank of a host.
 };
 
 template <class Inspector>
 bool inspect(Inspector& f, start_loop& x) {
-  return f.object(x).fields(f.field("facts", x.facts),
-                            f.field("resume", x.resume),
-                            f.field("loop", x.loop));
+  return f.object(x).fields(
+    f.field("facts", x.facts), f.field("resume", x.resume),
+    f.field("loop", x.loop), f.field("papers", x.papers));
 }
 
 /// A rank is up. Travels with the handle of its trainer.

@@ -47,6 +47,10 @@ struct scaling_config {
   int agents = 0;
   /// How long an attempt waits for the agents of all hosts.
   std::chrono::milliseconds join_timeout = std::chrono::minutes{2};
+  /// On which network of its hosts ranks talk to each other: the name of an
+  /// interface ("eth1"), or a network that has one address of each host
+  /// ("10.1.0.0/16"). Empty: the one by which agents reach the driver.
+  std::string network_interface;
 };
 
 namespace internal {

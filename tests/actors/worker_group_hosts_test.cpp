@@ -15,14 +15,17 @@ using testing::Not;
 /// A host with one rank beside the driver's, whose agent is not here yet.
 class joining_host_test : public worker_group_test {
 protected:
-  joining_host_test() {
+  explicit joining_host_test(std::string network_interface = {}) {
     ranks.attempt = 3;
+    plan.network_interface = std::move(network_interface);
     ranks.agent = system.spawn(host_agent, host_agent_args{ranks.launcher});
     agent_facts own;
     own.incarnation = 100;
     own.host = "h0";
     worker_group_args args;
     args.hosts = {{ranks.agent, 0, 1}, {{}, 1, 1}};
+    if (!plan.network_interface.empty())
+      args.hosts[0].address = "10.1.0.1";
     args.plan = plan;
     args.roster = std::make_shared<host_roster>(
       2, own, host_limits{.join = ms{1500}}, "10.0.0.1 port 7");
@@ -81,8 +84,8 @@ protected:
       return {};
     }
     checked = system.ask<void>(
-      ranks.group,
-      host_checked{answer->value->node_rank, incarnation, std::move(problem)});
+      ranks.group, host_checked{answer->value->node_rank, incarnation,
+                                std::move(problem), address});
     return *answer->value;
   }
 
@@ -91,6 +94,7 @@ protected:
     system.settle();
   }
 
+  std::string address; ///< On the interface that was asked for.
   std::shared_ptr<recorded_launcher> elsewhere;
   host_agent_actor other;
   std::shared_ptr<answer<void>> checked;
@@ -132,6 +136,21 @@ TEST_F(joining_host_test, a_clock_that_differs_is_shown_and_does_not_matter) {
   EXPECT_THAT(notes, HasSubstr("the clock of host h1 is 7"));
   EXPECT_THAT(notes, HasSubstr(" s behind the driver's"));
   EXPECT_EQ(elsewhere->launched.size(), 1u);
+}
+
+class chosen_network_test : public joining_host_test {
+protected:
+  chosen_network_test() : joining_host_test("10.1.0.0/16") {}
+};
+
+TEST_F(chosen_network_test, ranks_get_the_addresses_there) {
+  start();
+  address = "10.1.0.2";
+  EXPECT_EQ(join(1).network_interface, "10.1.0.0/16");
+  ASSERT_EQ(ranks.launcher->prepared.size(), 1u);
+  EXPECT_EQ(ranks.launcher->prepared[0].host_address, "10.1.0.1");
+  ASSERT_EQ(elsewhere->prepared.size(), 1u);
+  EXPECT_EQ(elsewhere->prepared[0].host_address, "10.1.0.2");
 }
 
 TEST_F(joining_host_test, a_host_that_is_missing_ends_the_run) {
@@ -376,6 +395,16 @@ TEST_F(launched_host_test, a_lost_host_is_launched_for_the_next_attempt) {
   ASSERT_EQ(launched.size(), 2u);
   join(2, {}, launched[1]);
   EXPECT_EQ(elsewhere->launched.size(), 1u);
+}
+
+TEST_F(worker_group_test, only_the_first_rank_of_a_host_gets_its_papers) {
+  plan.papers = link_papers{"authority", "certificate", "key"};
+  start();
+  auto first = ranks.rise(0);
+  auto second = ranks.rise(1);
+  ASSERT_TRUE(first->value && second->value);
+  EXPECT_EQ(first->value->papers, plan.papers);
+  EXPECT_EQ(second->value->papers, std::nullopt);
 }
 
 } // namespace troupe::internal::test

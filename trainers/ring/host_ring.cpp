@@ -195,6 +195,7 @@ expected<host_ring::progress> host_ring::send_some() {
     }
     if (x->out_done == there)
       return progress::idle; // until more has arrived
+    // After 0, the next call begins with the same bytes, as TLS demands.
     auto moved = next_->send({item.what.data + x->out_done,
                               std::min(there - x->out_done, most_at_once)});
     if (!moved)

@@ -9,6 +9,7 @@
 
 #include "troupe/actors/transport/byte_link.hpp"
 #include "troupe/runtime/error.hpp"
+#include "troupe/runtime/hosts/link_papers.hpp"
 #include "troupe/runtime/process/descriptor.hpp"
 #include "troupe/trainers/ring/host_ring.hpp"
 
@@ -65,6 +66,14 @@ public:
 /// Plain TCP, for networks that are trusted: tokens keep strangers and other
 /// attempts out, but not who reads or changes packets.
 std::shared_ptr<link_security> plain_links();
+
+/// The papers of all leaders of *run*, made in about 2 ms. Both functions fail
+/// with `ec::unsupported` in a build without OpenSSL.
+expected<link_papers> make_link_papers(std::string_view run);
+
+/// TLS 1.3 between leaders that show each other *papers* of *run*.
+expected<std::shared_ptr<link_security>>
+encrypted_links(const link_papers& papers, std::string_view run);
 
 /// A port on which a leader waits for its neighbor.
 class ring_port {

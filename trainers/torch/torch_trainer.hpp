@@ -31,7 +31,7 @@ struct torch_backend {
   void serialize(Archive& archive) {
     auto kind = static_cast<std::uint8_t>(config.backend);
     auto timeout_ms = static_cast<std::int64_t>(config.timeout.count());
-    archive(kind, timeout_ms);
+    archive(kind, timeout_ms, config.encrypt_gradients);
     config.backend = static_cast<backend>(kind);
     config.timeout = std::chrono::milliseconds{timeout_ms};
   }

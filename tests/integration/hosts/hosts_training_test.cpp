@@ -51,12 +51,13 @@ void train(train_context& context, const training_plan& plan) {
                      O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   ::flock(life, LOCK_EX);
   auto& facts = rank_access{context}.facts();
-  tell(
-    plan.folder,
-    concat("rank ", attempt, ' ', facts.rank, ' ', facts.node_rank, ' ',
-           facts.local_world_size, ' ', ::getpid(), ' ', parent_of(::getppid()),
-           ' ', facts.host, ' ', facts.host_address, ' ',
-           data_plane(context)->group->getDefaultBackend()->getBackendName()));
+  tell(plan.folder,
+       concat("rank ", attempt, ' ', facts.rank, ' ', facts.node_rank, ' ',
+              facts.local_world_size, ' ', ::getpid(), ' ',
+              parent_of(::getppid()), ' ', facts.host, ' ', facts.host_address,
+              ' ',
+              data_plane(context)->group->getDefaultBackend()->getBackendName(),
+              ' ', std::getenv("NCCL_SOCKET_IFNAME")));
   torch::manual_seed(7);
   // Tensors that fit into one message and such that need several chunks.
   auto model =
@@ -96,16 +97,20 @@ struct seen_rank {
   std::string host;
   std::string address;
   std::string backend;
+  std::string interface; ///< For NCCL.
 };
 
 } // namespace
 
 /// The driver of a test in *folder*.
 int be_driver(const std::string& folder, int workers, int agents, backend kind,
-              int absent, const std::string& gradients) {
+              int absent, const std::string& gradients,
+              const std::string& network, int join_ms) {
   torch_options options;
   options.scaling.num_workers = workers;
   options.scaling.agents = agents;
+  options.scaling.network_interface = network;
+  options.scaling.join_timeout = std::chrono::milliseconds{join_ms};
   options.run.name = gradients;
   options.run.storage_path = folder + "/storage";
   options.run.failure.max_failures = 1;
@@ -131,13 +136,16 @@ protected:
     backend kind = backend::automatic;
     int absent = -1;
     std::string gradients = "run";
+    std::string network;
+    int join_ms = 120'000;
   };
 
   std::shared_ptr<program> start_driver(const order& x) {
     return start(0, {own_program(), "--driver", folder_.path().string(),
                      std::to_string(x.workers), std::to_string(x.agents),
                      std::to_string(static_cast<int>(x.kind)),
-                     std::to_string(x.absent), x.gradients});
+                     std::to_string(x.absent), x.gradients, x.network,
+                     std::to_string(x.join_ms)});
   }
 
   /// Starts the driver and an agent on each of the other hosts.
@@ -168,7 +176,7 @@ protected:
         continue;
       auto& x = result[rank];
       line >> x.node >> x.local_ranks >> x.pid >> x.agent >> x.host >> x.address
-        >> x.backend;
+        >> x.backend >> x.interface;
     }
     return result;
   }
@@ -204,16 +212,18 @@ protected:
 TEST_P(hosts_training_test, gradients_are_the_same_on_all_and_those_of_gloo) {
   // Hosts with 2, 2 and 1 ranks.
   start_all({.workers = 5, .agents = 2, .gradients = "ours"});
-  std::set<std::string> addresses;
+  std::set<std::string> addresses, interfaces;
   for (auto& [rank, x] : ranks_of(0, 5)) {
     EXPECT_EQ(x.node, rank / 2);
     EXPECT_EQ(x.local_ranks, rank == 4 ? 1 : 2);
     EXPECT_EQ(x.backend, "hierarchical");
     addresses.insert(x.address);
+    interfaces.insert(x.interface);
   }
   std::set<std::string> known{"198.18.0.1", "198.18.0.2", "198.18.0.3"};
   if (GetParam() == where::namespaces) {
     EXPECT_EQ(addresses, known);
+    EXPECT_EQ(interfaces, std::set<std::string>{"=eth0"});
   }
   expect_end("result finished 1 ");
   if (!has_gloo())
@@ -225,6 +235,80 @@ TEST_P(hosts_training_test, gradients_are_the_same_on_all_and_those_of_gloo) {
   auto theirs = gradients("gloo");
   ASSERT_GT(ours.numel(), 1000);
   EXPECT_TRUE(ours.allclose(theirs, 1e-4, 1e-6)) << (ours - theirs).abs().max();
+}
+
+// As on every new Debian.
+TEST_P(hosts_training_test, gloo_does_not_look_up_the_names_of_hosts) {
+  if (GetParam() != where::namespaces)
+    GTEST_SKIP() << "the names of this machine stay";
+  if (!has_gloo())
+    GTEST_SKIP() << "this build has no Gloo";
+  for (auto host : {0, 1}) {
+    auto file = folder_ / concat("hosts_of_h", host + 1);
+    write_bytes(file,
+                concat("127.0.0.1 localhost\n127.0.1.1 h", host + 1, '\n'));
+    ASSERT_EQ(start(host, {"/bin/mount", "--bind", file.string(), "/etc/hosts"})
+                ->wait(),
+              0);
+  }
+  start_all({.workers = 4, .agents = 1, .kind = backend::gloo});
+  for (auto& [rank, x] : ranks_of(0, 4))
+    EXPECT_EQ(x.backend, "gloo");
+  expect_end("result finished 1 ");
+}
+
+TEST_P(hosts_training_test, ranks_talk_on_the_network_that_was_chosen) {
+  if (GetParam() != where::namespaces)
+    GTEST_SKIP() << "this machine keeps its addresses";
+  for (auto host : {0, 1})
+    ASSERT_EQ(
+      start(host, {"/bin/sh", "-c",
+                   concat("ip link add link eth0 name eth1 type macvlan mode "
+                          "bridge && ip link set eth1 up && ip address add "
+                          "fd00:7::",
+                          host + 1, "/64 dev eth1 nodad")})
+        ->wait(),
+      0);
+  for (auto kind : {backend::automatic, backend::gloo}) {
+    if (kind == backend::gloo && !has_gloo())
+      continue;
+    for (std::string network : {"eth1", "fd00:7::/64"}) {
+      start_all({.workers = 4,
+                 .agents = 1,
+                 .kind = kind,
+                 .gradients = concat(to_string(kind), network.size()),
+                 .network = network});
+      for (auto& [rank, x] : ranks_of(0, 4)) {
+        EXPECT_EQ(x.address, concat("fd00:7::", rank / 2 + 1));
+        EXPECT_EQ(x.interface, "=eth1");
+      }
+      expect_end("result finished 1 ");
+    }
+  }
+}
+
+TEST_P(hosts_training_test, a_host_without_the_chosen_network_is_named) {
+  if (GetParam() != where::namespaces)
+    GTEST_SKIP() << "this machine keeps its addresses";
+  start_all({.workers = 2, .agents = 1, .network = "10.9.0.0/24"});
+  EXPECT_THAT(result_line(),
+              HasSubstr("scaling.network_interface: this host has no network "
+                        "interface or address 10.9.0.0/24; it has lo "
+                        "(127.0.0.1), eth0 (198.18.0.1)"));
+  EXPECT_EQ(hosts_[0]->wait(), 0);
+  ::kill(hosts_[1]->pid, SIGTERM); // It looks for a driver.
+  hosts_[1]->wait();
+  ASSERT_EQ(
+    start(0, {"/bin/sh", "-c", "ip address add 10.9.0.1/24 dev eth0"})->wait(),
+    0);
+  start_all(
+    {.workers = 2, .agents = 1, .network = "10.9.0.0/24", .join_ms = 10'000});
+  auto line = result_line();
+  EXPECT_THAT(line, HasSubstr("h2"));
+  EXPECT_THAT(line, HasSubstr("10.9.0.0/24; it has lo (127.0.0.1), eth0 "
+                              "(198.18.0.2)"));
+  EXPECT_EQ(hosts_[0]->wait(), 0);
+  EXPECT_EQ(hosts_[1]->wait(), 78);
 }
 
 TEST_P(hosts_training_test, goes_on_after_a_rank_in_a_collective_was_killed) {
@@ -270,11 +354,11 @@ INSTANTIATE_TEST_SUITE_P(hosts, hosts_training_test,
 
 int main(int argc, char** argv) {
   troupe::init(argc, argv);
-  if (argc > 7 && std::string{argv[1]} == "--driver")
+  if (argc > 9 && std::string{argv[1]} == "--driver")
     return troupe::internal::test::be_driver(
       argv[2], std::atoi(argv[3]), std::atoi(argv[4]),
       static_cast<troupe::backend>(std::atoi(argv[5])), std::atoi(argv[6]),
-      argv[7]);
+      argv[7], argv[8], std::atoi(argv[9]));
   ::testing::InitGoogleTest(&argc, argv);
   return RUN_ALL_TESTS();
 }

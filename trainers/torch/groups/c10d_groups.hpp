@@ -3,6 +3,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <string>
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
@@ -22,12 +23,17 @@ c10::intrusive_ptr<c10d::Backend>
 make_member(int rank, const char* problem,
             const std::function<c10::intrusive_ptr<c10d::Backend>()>& make);
 
-/// Gloo between *size* ranks that meet at *store*; over the loopback device if
-/// they are all on *one_host*. Throws `train_error`: `ec::unsupported` in a
-/// build without Gloo, and what the store says.
+/// The address of the ranks of one host, for each other.
+inline constexpr const char* loopback_address = "127.0.0.1";
+
+/// Gloo between *size* ranks that meet at *store*; the others reach this one at
+/// *address*, a number. Throws `train_error`: `ec::unsupported` in a build
+/// without Gloo, `ec::invalid_config` if this host does not have *address*, and
+/// what the store says.
 c10::intrusive_ptr<c10d::Backend>
 make_gloo_group(const c10::intrusive_ptr<c10d::Store>& store, int rank,
-                int size, bool one_host, std::chrono::milliseconds timeout);
+                int size, const std::string& address,
+                std::chrono::milliseconds timeout);
 
 /// Loads the CUDA part of LibTorch, so that tensors can be on GPUs. Throws
 /// `train_error` with `ec::unsupported` if it or a GPU is missing.

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include "troupe/runtime/hosts/network_addresses.hpp"
 #include "troupe/runtime/process/process_vitals.hpp"
 #include "troupe/trainers/train_context.hpp"
 
@@ -49,15 +50,18 @@ bool has_gloo() noexcept {
 
 c10::intrusive_ptr<c10d::Backend>
 make_gloo_group(const c10::intrusive_ptr<c10d::Store>& store, int rank,
-                int size, bool one_host, std::chrono::milliseconds timeout) {
+                int size, const std::string& address,
+                std::chrono::milliseconds timeout) {
   using gloo = c10d::ProcessGroupGloo;
+  // Of another's address Gloo says that it could not connect.
+  if (auto here = find_own_address(address); !here)
+    throw train_error{
+      {here.error().code, c10::str("rank ", rank, ": ", here.error().message)}};
   auto make = [&] {
     auto options = gloo::Options::create(
       std::min<std::chrono::milliseconds>(timeout, connect_timeout));
-    // A host's name may resolve to another host's address.
-    options->devices.push_back(one_host
-                                 ? gloo::createDeviceForHostname("127.0.0.1")
-                                 : gloo::createDefaultDevice());
+    // Never a name: /etc/hosts may say 127.0.1.1 for that of this host.
+    options->devices.push_back(gloo::createDeviceForHostname(address));
     options->threads = 2;
     c10::intrusive_ptr<c10d::Backend> group =
       c10::make_intrusive<gloo>(store, rank, size, options);
@@ -75,8 +79,8 @@ bool has_gloo() noexcept {
 }
 
 c10::intrusive_ptr<c10d::Backend>
-make_gloo_group(const c10::intrusive_ptr<c10d::Store>&, int rank, int, bool,
-                std::chrono::milliseconds) {
+make_gloo_group(const c10::intrusive_ptr<c10d::Store>&, int rank, int,
+                const std::string&, std::chrono::milliseconds) {
   throw train_error{
     {ec::unsupported,
      c10::str("rank ", rank,

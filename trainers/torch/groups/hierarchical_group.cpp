@@ -1,5 +1,9 @@
 #include "troupe/trainers/torch/groups/hierarchical_group.hpp"
 
+#include <algorithm>
+#include <charconv>
+#include <sstream>
+
 #include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
@@ -9,6 +13,94 @@ namespace {
 /// Of the host whose first rank is *first*.
 std::string key_of_host(int first) {
   return concat("host/", first);
+}
+
+/// Where rank 0 publishes what it has read: the places of all leaders for
+/// leaders, and for the other ranks only how many each host has.
+constexpr const char* key_of_seats = "seats";
+constexpr const char* key_of_layout = "layout";
+
+void publish(c10d::Store& store, const std::string& key,
+             const std::string& text) {
+  store.set(key, std::vector<std::uint8_t>{text.begin(), text.end()});
+}
+
+std::string read(c10d::Store& store, const std::string& key) {
+  auto bytes = store.get(key);
+  return {bytes.begin(), bytes.end()};
+}
+
+tl::unexpected<error> no_layout() {
+  return failure(ec::protocol,
+                 "the store holds something else than the hosts of the ring");
+}
+
+/// "3x8 1x4 ": three hosts with 8 ranks, then one with 4.
+std::string layout_of(const std::vector<ring_seat>& seats) {
+  std::string result;
+  for (std::size_t i = 0, end = 0; i < seats.size(); i = end) {
+    while (end < seats.size() && seats[end].host.ranks == seats[i].host.ranks)
+      ++end;
+    result += concat(end - i, 'x', seats[i].host.ranks, ' ');
+  }
+  return result;
+}
+
+/// The hosts of *ranks* ranks, without names.
+expected<std::vector<ring_host>> decode_layout(const std::string& text,
+                                               int ranks) {
+  std::vector<ring_host> result;
+  std::istringstream in{text};
+  int first = 0;
+  for (int hosts = 0, each = 0; first < ranks;) {
+    char x = 0;
+    if (!(in >> hosts >> x >> each) || x != 'x' || hosts < 1 || each < 1
+        || hosts > (ranks - first) / each)
+      return no_layout();
+    for (; hosts > 0; --hosts, first += each)
+      result.push_back({{}, first, each});
+  }
+  return result;
+}
+
+/// The texts of all seats, each after its length.
+std::string encode(const std::vector<ring_seat>& seats) {
+  std::string result;
+  for (auto& seat : seats) {
+    auto text = encode(seat);
+    result += concat(text.size(), '\n', text);
+  }
+  return result;
+}
+
+expected<std::vector<ring_seat>> decode_seats(std::string_view text) {
+  std::vector<ring_seat> result;
+  while (!text.empty()) {
+    std::size_t size = 0;
+    auto [at, problem] =
+      std::from_chars(text.data(), text.data() + text.size(), size);
+    auto begin = static_cast<std::size_t>(at - text.data()) + 1;
+    if (problem != std::errc{} || begin > text.size()
+        || size > text.size() - begin)
+      return no_layout();
+    TROUPE_TRY(auto seat, decode_seat(text.substr(begin, size)));
+    result.push_back(std::move(seat));
+    text.remove_prefix(begin + size);
+  }
+  return result;
+}
+
+/// What the leaders of *ranks* ranks have published.
+expected<std::vector<ring_seat>> collect_seats(c10d::Store& store, int ranks) {
+  std::vector<ring_seat> result;
+  for (int first = 0; first < ranks;) {
+    TROUPE_TRY(auto seat, decode_seat(read(store, key_of_host(first))));
+    if (seat.host.first_rank != first)
+      return no_layout();
+    first += seat.host.ranks;
+    result.push_back(std::move(seat));
+  }
+  return result;
 }
 
 } // namespace
@@ -27,34 +119,41 @@ expected<host_meeting> host_meeting::begin(c10d::Store& store, args x,
   seat.port = result.port_.port();
   seat.token = result.port_.token();
   seat.encrypted = how.security->encrypts();
-  auto text = encode(seat);
-  store.set(key_of_host(here.rank),
-            std::vector<std::uint8_t>{text.begin(), text.end()});
+  publish(store, key_of_host(here.rank), encode(seat));
   return result;
+}
+
+expected<std::vector<ring_seat>>
+host_meeting::read_seats(c10d::Store& store) const {
+  if (args_.rank != 0)
+    return decode_seats(read(store, key_of_seats));
+  TROUPE_TRY(auto seats, collect_seats(store, args_.ranks));
+  publish(store, key_of_seats, encode(seats));
+  publish(store, key_of_layout, layout_of(seats));
+  return seats;
 }
 
 expected<host_places> host_meeting::join(c10d::Store& store,
                                          const join_ring_args& how) {
   host_places result;
   std::vector<ring_seat> seats;
-  auto first_here = args_.rank - args_.local_rank;
-  for (int first = 0; first < args_.ranks && !is_alone();) {
-    auto text = store.get(key_of_host(first));
-    TROUPE_TRY(auto seat, decode_seat({reinterpret_cast<char*>(text.data()),
-                                       text.size()}));
-    if (seat.host.first_rank != first
-        || (first == first_here && seat.host.ranks != args_.local_ranks))
-      return failure(ec::protocol,
-                     concat("the store does not agree with this host about ",
-                            to_string(seat.host)));
-    if (first == first_here)
-      result.index = seats.size();
-    first += seat.host.ranks;
-    result.hosts.push_back(seat.host);
-    seats.push_back(std::move(seat));
-  }
-  if (is_alone())
+  if (is_alone()) {
     result.hosts.push_back({args_.host, 0, args_.ranks});
+  } else if (leads()) {
+    TROUPE_TRY(seats, read_seats(store));
+    for (auto& seat : seats)
+      result.hosts.push_back(seat.host);
+  } else {
+    TROUPE_TRY(result.hosts,
+               decode_layout(read(store, key_of_layout), args_.ranks));
+  }
+  auto first = args_.rank - args_.local_rank;
+  auto here = std::ranges::find(result.hosts, first, &ring_host::first_rank);
+  if (here == result.hosts.end() || here->ranks != args_.local_ranks)
+    return failure(ec::protocol,
+                   concat("the store does not agree with this host, which has ",
+                          args_.local_ranks, " ranks from ", first, " on"));
+  result.index = static_cast<std::size_t>(here - result.hosts.begin());
   if (!leads())
     return result;
   TROUPE_TRY(auto links, join_ring(port_, seats, result.index, how));

@@ -21,7 +21,8 @@ struct host_places {
 };
 
 /// How the ranks of several hosts find each other: leaders publish their ports
-/// in a store, all ranks read them. Ranks are numbered host by host.
+/// in a store. Rank 0 collects them, so that each other rank reads one key.
+/// Ranks are numbered host by host.
 class host_meeting {
 public:
   struct args {
@@ -37,7 +38,8 @@ public:
   static expected<host_meeting> begin(c10d::Store& store, args x,
                                       const join_ring_args& how);
 
-  /// Reads the ports of all hosts, which must have begun, and joins the ring.
+  /// Learns of all hosts, which must have begun, and joins the ring. A rank
+  /// that does not lead gets hosts without names.
   expected<host_places> join(c10d::Store& store, const join_ring_args& how);
 
 private:
@@ -45,6 +47,7 @@ private:
 
   bool leads() const noexcept { return args_.local_rank == 0; }
   bool is_alone() const noexcept { return args_.local_ranks == args_.ranks; }
+  expected<std::vector<ring_seat>> read_seats(c10d::Store& store) const;
 
   args args_;
   ring_port port_;

@@ -80,18 +80,19 @@ group_of(const c10::intrusive_ptr<c10d::Store>& store,
 }
 
 /// Waits until all ranks have reached *store*; an error names the missing ones.
+/// The last one to come tells the others, so that no rank waits for each.
 void meet(train_context& context, c10d::Store& store,
           std::chrono::milliseconds timeout) {
   auto shown = rank_access{context}.link().activity();
   activity_scope here{shown->at_start};
   shown->came_to_start.store(1);
+  const std::vector<std::uint8_t> yes{1};
   auto key = [](int rank) { return concat("here/", rank); };
-  store.set(key(context.rank()), std::vector<std::uint8_t>{1});
-  std::vector<std::string> keys;
-  for (int rank = 0; rank < context.world_size(); ++rank)
-    keys.push_back(key(rank));
+  store.set(key(context.rank()), yes);
+  if (store.add("here", 1) == context.world_size())
+    store.set("all here", yes);
   try {
-    store.wait(keys, timeout);
+    store.wait({"all here"}, timeout);
   } catch (const train_error& e) {
     if (e.reason().code != ec::timeout)
       throw;
@@ -102,6 +103,17 @@ void meet(train_context& context, c10d::Store& store,
     refuse(context, ec::timeout, "rank ", missing,
            " did not join the group within ", timeout.count(), " ms");
   }
+}
+
+/// Where the other ranks reach this one.
+std::string address_of(train_context& context, backend kind) {
+  auto& facts = rank_access{context}.facts();
+  if (facts.local_world_size == facts.world_size)
+    return loopback_address;
+  if (facts.host_address.empty())
+    refuse(context, ec::unsupported, "backend ", to_string(kind),
+           " needs the address of this host, and this run knows none");
+  return facts.host_address;
 }
 
 /// Two ways to end a group: at once with a reason, and in order.
@@ -153,6 +165,21 @@ shared_segment segment_of_host(train_context& context) {
   return segment;
 }
 
+/// How this rank's connections to other hosts are secured, if it leads its own.
+std::shared_ptr<link_security> security_of(train_context& context,
+                                           const torch_config& config) {
+  auto& facts = rank_access{context}.facts();
+  if (!config.encrypt_gradients || facts.local_rank != 0
+      || facts.local_world_size == facts.world_size)
+    return plain_links();
+  auto papers = rank_access{context}.link().papers();
+  if (!papers)
+    refuse(context, ec::unsupported,
+           "torch_config::encrypt_gradients needs certificates, and this run "
+           "has none");
+  return value_or_throw(encrypted_links(*papers, facts.run_id));
+}
+
 group_ends join_hierarchical(train_context& context, const torch_config& config,
                              torch_data_plane& plane,
                              const c10::intrusive_ptr<c10d::Store>& store) {
@@ -161,22 +188,20 @@ group_ends join_hierarchical(train_context& context, const torch_config& config,
            "backend hierarchical carries CPU tensors only, and this rank has "
            "GPUs: use nccl or gloo");
   auto& facts = rank_access{context}.facts();
-  if (facts.local_world_size != facts.world_size && facts.host_address.empty())
-    refuse(context, ec::unsupported,
-           "backend hierarchical needs the address of this host, and this run "
-           "knows none");
+  auto address = address_of(context, backend::hierarchical);
   auto segment = segment_of_host(context);
   // An abort ends the wait for other hosts.
   auto stop = std::make_shared<unique_fd>(::eventfd(0, EFD_CLOEXEC));
   rank_access{context}.link().on_abort(
     [stop](const error&) { ::eventfd_write(stop->get(), 1); });
   join_ring_args how;
+  how.security = security_of(context, config);
   how.stop = stop->get();
   how.limit = std::min<std::chrono::milliseconds>(config.timeout, start_limit);
   auto meeting = value_or_throw(
     host_meeting::begin(*store,
                         {facts.rank, facts.local_rank, facts.local_world_size,
-                         facts.world_size, facts.host, facts.host_address},
+                         facts.world_size, facts.host, address},
                         how));
   meet(context, *store, config.timeout);
   auto places = meeting.join(*store, how);
@@ -196,11 +221,11 @@ group_ends join_gloo(train_context& context, const torch_config& config,
   if (group_reaper::pending() >= group_reaper::limit)
     refuse(context, ec::conflict, group_reaper::limit,
            " groups of earlier attempts still wait for their peers");
+  auto address = address_of(context, backend::gloo);
   if (has_gloo())
     meet(context, *store, config.timeout);
   auto member = c10::make_intrusive<abortable_group>(
-    make_gloo_group(store, context.rank(), context.world_size(),
-                    context.local_world_size() == context.world_size(),
+    make_gloo_group(store, context.rank(), context.world_size(), address,
                     config.timeout),
     rank_access{context}.link().activity());
   plane.group = group_of(store, member, plane, c10d::ProcessGroup::CUSTOM);
@@ -233,8 +258,7 @@ group_ends join_nccl(train_context& context, const torch_config& config,
     on_cpu = c10::make_intrusive<abortable_group>(
       make_gloo_group(c10::make_intrusive<c10d::PrefixStore>("cpu", store),
                       context.rank(), context.world_size(),
-                      context.local_world_size() == context.world_size(),
-                      config.timeout),
+                      address_of(context, backend::nccl), config.timeout),
       rank_access{context}.link().activity());
     plane.group->setBackend(at::kCPU, c10d::ProcessGroup::CUSTOM, on_cpu);
   }

@@ -37,6 +37,10 @@ struct torch_config {
   /// as long with Gloo: a rank may load data or save for minutes. Must be
   /// positive; `std::chrono::milliseconds::max()` waits forever.
   std::chrono::milliseconds timeout = std::chrono::minutes{30};
+
+  /// Whether what `hierarchical` sends between hosts is encrypted (TLS 1.3),
+  /// which costs some speed. Gloo and NCCL always send in the clear.
+  bool encrypt_gradients = true;
 };
 
 } // namespace troupe

@@ -11,9 +11,6 @@
 
 #include "troupe/trainers/ring/host_ring.hpp"
 #include "troupe/trainers/ring/join_ring.hpp"
-#ifdef TROUPE_TEST_TLS
-#include "troupe/trainers/ring/tls_security.hpp"
-#endif
 
 namespace troupe::internal::test {
 
@@ -22,9 +19,9 @@ constexpr auto ring_patience = std::chrono::seconds{60};
 
 inline std::shared_ptr<link_security> security_of(bool encrypted) {
 #ifdef TROUPE_TEST_TLS
-  static auto papers = *make_certificates("run1");
+  static auto papers = *make_link_papers("run1");
   if (encrypted)
-    return *tls_security::make(papers.agent, "run1");
+    return *encrypted_links(papers, "run1");
 #endif
   EXPECT_FALSE(encrypted);
   return plain_links();

@@ -13,6 +13,7 @@
 #include "tests/support/memory_link.hpp"
 #include "tests/support/no_new_threads.hpp"
 #include "tests/support/torch_ranks.hpp"
+#include "troupe/trainers/ring/join_ring.hpp"
 #include "troupe/trainers/torch/groups/c10d_groups.hpp"
 #include "troupe/trainers/torch/groups/data_plane.hpp"
 
@@ -74,6 +75,18 @@ void expect_sum(torch_data_plane& plane, const std::string& name) {
   plane.group->barrier()->wait();
 }
 
+error refusal(test::memory_store& store, rank_facts facts,
+              const torch_config& config) {
+  auto link = std::make_shared<test::memory_link>(store);
+  train_context context{std::move(facts), link, std::nullopt};
+  try {
+    make_group(context, config);
+  } catch (const train_error& e) {
+    return e.reason();
+  }
+  return {};
+}
+
 const std::vector<std::string> no_failures(2);
 
 TEST_F(make_group_test, ranks_of_one_host_share_memory) {
@@ -91,19 +104,45 @@ TEST_F(make_group_test, a_hierarchical_group_serves_one_host) {
             no_failures);
 }
 
+/// A rank that is alone on its host, with *papers* to encrypt or none.
+void join_alone(test::memory_store& store, rank_facts x,
+                const std::optional<link_papers>& papers) {
+  x.local_rank = 0;
+  x.local_world_size = 1;
+  x.host_address = "127.0.0.1";
+  x.run_id = "run1";
+  auto link = std::make_shared<test::memory_link>(store, papers);
+  train_context context{x, link, std::nullopt};
+  auto plane = make_group(context, {.backend = backend::hierarchical,
+                                    .timeout = 60s,
+                                    .encrypt_gradients = papers.has_value()});
+  expect_sum(*plane, "hierarchical");
+}
+
 TEST_F(make_group_test, hosts_with_one_rank_each_need_no_segment) {
-  auto failures = test::run_threads(2, [&](int rank) {
-    auto x = facts(rank, 2, false);
-    x.local_rank = 0;
-    x.local_world_size = 1;
-    x.host_address = "127.0.0.1";
-    auto link = std::make_shared<test::memory_link>(store_);
-    train_context context{x, link, std::nullopt};
-    auto plane =
-      make_group(context, {.backend = backend::hierarchical, .timeout = 60s});
-    expect_sum(*plane, "hierarchical");
-  });
+  auto failures = test::run_threads(
+    2, [&](int rank) { join_alone(store_, facts(rank, 2, false), {}); });
   EXPECT_EQ(failures, no_failures);
+}
+
+TEST_F(make_group_test, leaders_with_the_papers_of_their_run_encrypt) {
+  auto papers = make_link_papers("run1");
+  if (!papers)
+    GTEST_SKIP() << papers.error().message;
+  auto failures = test::run_threads(
+    2, [&](int rank) { join_alone(store_, facts(rank, 2, false), *papers); });
+  EXPECT_EQ(failures, no_failures);
+}
+
+TEST_F(make_group_test, leaders_without_papers_are_refused) {
+  auto x = facts(0, 2, false);
+  x.local_world_size = 1;
+  x.host_address = "127.0.0.1";
+  auto reason = refusal(store_, x, {.backend = backend::hierarchical});
+  EXPECT_EQ(reason.code, ec::unsupported);
+  EXPECT_NE(reason.message.find("rank 0: torch_config::encrypt_gradients"),
+            std::string::npos)
+    << reason.message;
 }
 
 TEST_F(make_group_test, ranks_without_a_segment_talk_through_gloo) {
@@ -396,26 +435,33 @@ TEST_F(make_group_test, a_plane_may_be_kept_for_longer_than_its_context) {
   EXPECT_EQ(failures, no_failures);
 }
 
-error refusal(test::memory_store& store, rank_facts facts,
-              const torch_config& config) {
-  auto link = std::make_shared<test::memory_link>(store);
-  train_context context{std::move(facts), link, std::nullopt};
-  try {
-    make_group(context, config);
-  } catch (const train_error& e) {
-    return e.reason();
-  }
-  return {};
-}
-
 TEST_F(make_group_test, a_hierarchical_group_of_hosts_needs_their_addresses) {
   auto x = facts(0, 2, false);
   x.local_world_size = 1;
   auto reason = refusal(store_, x, {.backend = backend::hierarchical});
   EXPECT_EQ(reason.code, ec::unsupported) << reason.message;
   x.host_address = "h1";
-  reason = refusal(store_, x, {.backend = backend::hierarchical});
+  reason = refusal(
+    store_, x, {.backend = backend::hierarchical, .encrypt_gradients = false});
   EXPECT_EQ(reason.code, ec::invalid_config) << reason.message;
+}
+
+TEST_F(make_group_test, gloo_between_hosts_needs_an_address_of_this_one) {
+  if (!has_gloo())
+    GTEST_SKIP() << "this build has no Gloo";
+  auto x = facts(0, 2, false);
+  x.local_world_size = 1;
+  auto reason = refusal(store_, x, {.backend = backend::gloo});
+  EXPECT_EQ(reason.code, ec::unsupported) << reason.message;
+  EXPECT_TRUE(store_.add("attempt/0/gloo/here", 1)); // rank 1 has come
+  x.host_address = "192.0.2.7";                      // that of no host
+  reason = refusal(store_, x, {.backend = backend::gloo, .timeout = 60s});
+  EXPECT_EQ(reason.code, ec::invalid_config) << reason.message;
+  EXPECT_NE(
+    reason.message.find("rank 0: this host has no network interface or address "
+                        "192.0.2.7; it has "),
+    std::string::npos)
+    << reason.message;
 }
 
 TEST_F(make_group_test, nccl_without_a_gpu_is_refused) {

@@ -1,4 +1,4 @@
-#pragma once
+// Encrypted connections between leaders: the TLS of the door.
 
 #include <memory>
 #include <string>
@@ -9,6 +9,8 @@
 #include "troupe/trainers/ring/join_ring.hpp"
 
 namespace troupe::internal {
+
+namespace {
 
 /// The handshake of one TLS connection between two leaders.
 class tls_handshake : public link_handshake {
@@ -40,20 +42,8 @@ private:
   std::unique_ptr<tls_channel> channel_;
 };
 
-/// Leaders show each other the certificate of the run's agents. Header only:
-/// what includes it links `troupe::door`, and only runs that encrypt need
-/// OpenSSL.
 class tls_security : public link_security {
 public:
-  /// *agent* is what the ticket of *run* gave to this host's agent.
-  static expected<std::shared_ptr<link_security>> make(const credentials& agent,
-                                                       std::string_view run) {
-    // An identity expects the other role: that of a driver expects an agent.
-    TROUPE_TRY(auto identity,
-               tls_identity::make(agent, host_role::driver, run));
-    return std::make_shared<tls_security>(std::move(identity));
-  }
-
   explicit tls_security(tls_identity identity)
     : identity_(std::move(identity)) {}
 
@@ -71,5 +61,23 @@ public:
 private:
   tls_identity identity_;
 };
+
+} // namespace
+
+expected<link_papers> make_link_papers(std::string_view run) {
+  TROUPE_TRY(auto made, make_certificates(run));
+  auto& own = made.agent;
+  return link_papers{std::move(own.authority), std::move(own.certificate),
+                     std::string{own.key.view()}};
+}
+
+expected<std::shared_ptr<link_security>>
+encrypted_links(const link_papers& papers, std::string_view run) {
+  credentials own{papers.authority, papers.certificate,
+                  secret_bytes{std::string{papers.key}}};
+  // An identity expects the other role: that of a driver expects an agent.
+  TROUPE_TRY(auto identity, tls_identity::make(own, host_role::driver, run));
+  return std::make_shared<tls_security>(std::move(identity));
+}
 
 } // namespace troupe::internal

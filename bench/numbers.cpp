@@ -13,6 +13,12 @@ double now() {
   return seconds{std::chrono::steady_clock::now().time_since_epoch()}.count();
 }
 
+double monotonic(double seconds_since_1970) {
+  std::chrono::duration<double> wall =
+    std::chrono::system_clock::now().time_since_epoch();
+  return now() - (wall.count() - seconds_since_1970);
+}
+
 double quantile(std::vector<double> samples, double q) {
   if (samples.empty())
     throw std::logic_error{"nothing was measured"};

@@ -28,17 +28,6 @@ struct config {
   }
 };
 
-/// Calls *f* repeatedly; writes the seconds of each call to *out* from *at* on.
-template <class F>
-void time_calls(int calls, shared_numbers& out, std::size_t at, F&& f) {
-  auto before = now();
-  for (int i = 0; i < calls; ++i) {
-    f(i);
-    auto after = now();
-    out[at++] = after - std::exchange(before, after);
-  }
-}
-
 /// Rounds of reports and of raw barriers in turn. For each rank, `times` holds
 /// its reports, then its barriers.
 void loop(train_context& context, const config& cfg) {

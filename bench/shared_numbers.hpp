@@ -3,7 +3,10 @@
 #include <cstddef>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
+
+#include "numbers.hpp"
 
 namespace troupe::internal::bench {
 
@@ -29,5 +32,16 @@ public:
 private:
   std::span<double> numbers_;
 };
+
+/// Calls *f* repeatedly; writes the seconds of each call to *out* from *at* on.
+template <class F>
+void time_calls(int calls, shared_numbers& out, std::size_t at, F&& f) {
+  auto before = now();
+  for (int i = 0; i < calls; ++i) {
+    f(i);
+    auto after = now();
+    out[at++] = after - std::exchange(before, after);
+  }
+}
 
 } // namespace troupe::internal::bench

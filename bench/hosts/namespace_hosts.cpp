@@ -1,0 +1,86 @@
+#include "bench/hosts/namespace_hosts.hpp"
+
+#include <algorithm>
+#include <csignal>
+#include <cstdlib>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "bench/program.hpp"
+#include "troupe/runtime/process/start_program.hpp"
+#include "troupe/runtime/text.hpp"
+
+namespace troupe::internal::bench {
+
+namespace {
+
+bool runs(const std::string& command) {
+  return std::system((command + " >/dev/null 2>&1").c_str()) == 0;
+}
+
+} // namespace
+
+std::string own_program() {
+  return fs::canonical("/proc/self/exe").string();
+}
+
+namespace_hosts::namespace_hosts(workplace& place, int count, bool slurm) {
+  auto* given = std::getenv("TROUPE_HOST_TOOLS");
+  std::string folder = given ? given : TROUPE_HOST_TOOLS;
+  hosts_tool_ = folder + "/hosts.sh";
+  tool_ = slurm ? folder + "/slurm.sh" : hosts_tool_;
+  if (::access(tool_.c_str(), X_OK) != 0)
+    throw skipped{concat("there is no ", tool_, " (TROUPE_HOST_TOOLS)")};
+  if (slurm && !runs("command -v slurmctld slurmd srun sbatch"))
+    throw skipped{"Slurm is not installed (Debian: slurm-wlm)"};
+  auto state = place.new_path("hosts");
+  ::setenv("TROUPE_HOSTS", state.c_str(), 1);
+  ::setenv("TROUPE_SLURM", (state + ".slurm").c_str(), 1);
+  if (runs(concat(tool_, " up ", count)))
+    return;
+  runs(tool_ + " down");
+  throw skipped{
+    concat("this kernel or user cannot make ", count,
+           slurm ? " hosts of namespaces with Slurm" : " hosts of namespaces")};
+}
+
+namespace_hosts::~namespace_hosts() {
+  for (auto pid : started_) {
+    ::kill(pid, SIGKILL);
+    ::waitpid(pid, nullptr, 0);
+  }
+  runs(tool_ + " down");
+}
+
+pid_t namespace_hosts::start(int host, std::vector<std::string> command) {
+  command.insert(command.begin(), {hosts_tool_, "run", concat('h', host)});
+  auto file = command.front();
+  auto made = start_program(
+    {file, std::move(command), std::nullopt, {{0, 0}, {1, 1}, {2, 2}}},
+    "a program of the measurement");
+  if (!made)
+    throw std::runtime_error{made.error().message};
+  started_.push_back(made->pid);
+  return made->pid;
+}
+
+pid_t namespace_hosts::start_agent(int host, const std::string& ticket) {
+  return start(host, {"/usr/bin/env", "TROUPE_TICKET=" + ticket, own_program(),
+                      "--node-agent"});
+}
+
+void namespace_hosts::await(pid_t process) {
+  int status = 0;
+  ::waitpid(process, &status, 0);
+  std::erase(started_, process);
+  if (status != 0)
+    throw std::runtime_error{"a program on a host failed"};
+}
+
+void namespace_hosts::call(const std::string& arguments) const {
+  if (std::system((tool_ + ' ' + arguments).c_str()) != 0)
+    throw std::runtime_error{tool_ + ' ' + arguments + " failed"};
+}
+
+} // namespace troupe::internal::bench

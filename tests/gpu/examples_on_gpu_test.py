@@ -78,6 +78,14 @@ class OnGpu(unittest.TestCase):
         _, values = self.run_on_images("epoch_loop_tracking", "--limit", 2048)
         self.assertLess(values[1]["val/loss"], values[0]["val/loss"])
 
+    def test_language_model_learns(self):
+        with tempfile.NamedTemporaryFile("w") as text:
+            text.write("the cat sees the moon.\na dog likes the old man.\n" * 1000)
+            text.flush()
+            out, values = self.run_example("language_model", "--text", text.name, "--model.context", 32)
+        self.assertIn("--- in the end:", out)
+        self.assertLess(values[-1]["val/loss"], 1)
+
     def test_tracking_learns(self):
         _, values = self.run_on_images("tracking", "--limit", 2048)
         self.assertLess(values[1]["train/loss"], values[0]["train/loss"])

@@ -8,6 +8,7 @@ import csv
 import json
 import os
 import pty
+import random
 import re
 import select
 import signal
@@ -579,6 +580,81 @@ class EpochLoopTracking(ExampleTest):
         for name in ("val/loss", "largest_weight"):
             self.assertEqual([int(x.split()[2]) for x in (run / name).read_text().splitlines()],
                              [0, 1] if name == "val/loss" else [8, 16])
+class LanguageModel(ExampleTest):
+    program = "language_model"
+    parts = (("the cat", "a dog", "the old man", "my sister", "our king"),
+             ("sees", "likes", "follows", "paints", "forgets"),
+             ("the sea", "a red house", "the moon", "an apple", "the long road"))
+
+    def setUp(self):
+        super().setUp()
+        numbers = random.Random(7)
+        self.text = self.folder / "sentences"
+        self.text.write_text("".join(" ".join(map(numbers.choice, self.parts)) + ".\n" for _ in range(1000)))
+        self.small = ("--text", self.text, "--model.layers", 1, "--model.heads", 2, "--model.width", 64,
+                      "--model.context", 32, "--epochs", 4, "--lr", 0.006)
+
+    def train(self, name, *arguments, **options):
+        """What was printed, and the values of all reports."""
+        out, _ = self.run_example(*self.small, "--name", name, *arguments, **options)
+        return out, [x["values"] for x in batches_of(self.storage / name)]
+
+    def test_learns_to_write_and_prints_samples(self):
+        out, reports = self.train("writer")
+        self.assertEqual([x[0]["epoch"] for x in reports], [0, 1, 2, 3])
+        for report in reports:
+            first, second = ({k: v for k, v in x.items() if k != "tokens_per_s"} for x in report)
+            self.assertEqual(first, second)  # means over both ranks
+        last = reports[-1][0]
+        # One of 256 by chance is 5.5, by how frequent a byte is 2.8; who knows the sentences gets to 0.2.
+        self.assertLess(last["val/loss"], 0.6)
+        self.assertLess(last["train/loss"], reports[0][0]["train/loss"] - 1.5)
+        self.assertAlmostEqual(last["lr"], 0.0006)  # the end of the cosine
+        self.assertGreater(last["tokens_per_s"], 0)
+        *epochs, end = out.split("--- ")[1:]
+        self.assertEqual([x.split(",")[0] for x in epochs], [f"after epoch {x}" for x in range(4)])
+        written = re.fullmatch(r"in the end:\n(.{601})\n---\nfiles are in (\S+)\n", end, re.DOTALL)
+        self.assertIsNotNone(written, end)
+        self.assertEqual(written[2], str(self.storage / "writer"))
+        known = set(" ".join(sum(self.parts, ())).split())
+        words = re.findall(r"[a-z]+", written[1])
+        self.assertGreater(sum(x in known for x in words), 0.6 * len(words), written[1])
+        (kept,) = (self.storage / "writer" / "checkpoints").iterdir()
+        self.assertLessEqual({"model.safetensors", "optimizer.safetensors", "schedule.bin", "epoch.bin"},
+                             {x.name for x in kept.iterdir()})
+
+    def test_learns_the_same_from_a_batch_as_from_its_parts(self):
+        losses = []
+        for workers, batch_size, accumulate in ((2, 8, 1), (2, 2, 4), (0, 4, 4)):
+            _, reports = self.train(f"of-{workers}-{accumulate}", "--limit", 64, "--workers", workers, "--batch-size",
+                                    batch_size, "--accumulate", accumulate, environment={"OMP_NUM_THREADS": "1"})
+            losses.append(reports[-1][0]["val/loss"])
+        for loss in losses[1:]:
+            self.assertAlmostEqual(loss, losses[0], places=3)
+
+    def test_resumes_from_its_checkpoint(self):
+        _, whole = self.train("whole", "--limit", 256)
+        cut = self.check_resumes(*self.small, "--limit", 256, "--name", "cut", name="cut", epochs=4, killed_at=2)
+        # The same weights, moments, rates and order of windows: the curve of a run that was not cut off.
+        for report, batch in zip(whole, cut):
+            for name in ("train/loss", "val/loss", "lr"):
+                self.assertAlmostEqual(batch["values"][0][name], report[0][name], places=4)
+
+    def test_says_in_one_sentence_what_it_cannot_learn_from(self):
+        missing = self.folder / "nothing"
+        _, err = self.run_example("--text", missing, code=2)
+        self.assertTrue(err.startswith(f"language_model: {missing} is not a file"), err)
+        self.assertEqual(len(err.splitlines()), 1, err)
+        _, err = self.run_example("--text", self.text, "--model.context", 8192, code=1)
+        self.assertIn("the text is too short: a step takes 16 windows of 8192 bytes", err)
+
+    def test_learns_from_fortunes_or_names_their_package(self):
+        if Path("/usr/share/games/fortunes/people").exists():
+            out, _ = self.run_example("--limit", 32, "--epochs", 1, "--model.layers", 1, "--model.width", 32)
+            self.assertIn("--- after epoch 0", out)
+        else:
+            _, err = self.run_example(code=2)
+            self.assertIn("install Debian's package fortunes", err)
 
 
 class RayTrainPort(ExampleTest):

@@ -25,6 +25,8 @@ RUNS = {
     "deciding_callback": [("deciding_callback", "--target 0.1", 0)],
     "epoch_loop_tracking": [("epoch_loop_tracking", "--epochs 1 --limit 640", 0)],
     "fashion_mnist": [("fashion_mnist", "--limit 128 --batch-size 32", 0), ("ray_train_port", "--limit 256 --epochs 1", 0)],
+    "language_model": [("language_model", "--text gpt.cpp --limit 64 --epochs 1 --model.layers 1 --model.width 32 "
+                        "--model.context 32", 0)],
     "lightning_style": [("lightning_style", "--epochs 1 --limit 512", 0)],
     "linear_regression": [("linear_regression", "--epochs 5", 0)],
     "minimal": [("minimal", "--steps 2", 0)],

@@ -256,14 +256,5 @@ TEST_F(slurm_launch_test, finds_out_where_slurm_runs_a_program) {
   EXPECT_EQ(found_in("element-3").role, launch_role::driver);
 }
 
-TEST_F(slurm_launch_test, shares_values_by_pmi2) {
-  if (auto problem = bring_up_slurm())
-    GTEST_SKIP() << *problem;
-  auto program = fs::read_symlink("/proc/self/exe").string();
-  auto output = tool("slurm.sh run srun --mpi=pmi2 -N2 -n3 '" + program
-                     + "' --gtest_filter='pmi2_task_test.*'");
-  EXPECT_THAT(output, Not(HasSubstr("SKIPPED")));
-}
-
 } // namespace
 } // namespace troupe::internal

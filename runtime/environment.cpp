@@ -1,6 +1,11 @@
 #include "troupe/runtime/environment.hpp"
 
+#include <pwd.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <array>
+#include <cstdlib>
 
 #include "troupe/runtime/near_names.hpp"
 
@@ -29,6 +34,37 @@ std::string misspelled_variable(const char* const* environment) {
              + " is not read; there is one called " + std::string{nearest};
   }
   return {};
+}
+
+std::optional<fs::path> home_folder() {
+  if (auto home = std::getenv("HOME"); home && *home)
+    return fs::path{home};
+  passwd entry{};
+  passwd* found = nullptr;
+  std::array<char, 4096> buffer;
+  auto code =
+    ::getpwuid_r(::geteuid(), &entry, buffer.data(), buffer.size(), &found);
+  if (code != 0 || !found || !found->pw_dir || !*found->pw_dir)
+    return std::nullopt;
+  return fs::path{found->pw_dir};
+}
+
+expected<fs::path> expanded(const std::string& text, const std::string& from) {
+  if (!text.starts_with('~'))
+    return fs::path{text};
+  if (text != "~" && !text.starts_with("~/"))
+    return failure(ec::invalid_config,
+                   from
+                     + " begins with ~ and the name of a user: write that "
+                       "user's folder in full, or ./~ for a folder of that "
+                       "name");
+  auto home = home_folder();
+  if (!home)
+    return failure(ec::invalid_config,
+                   from
+                     + " begins with ~, but HOME is not set and the user has "
+                       "no entry with a home folder");
+  return text.size() < 3 ? *home : *home / text.substr(2);
 }
 
 } // namespace troupe::internal

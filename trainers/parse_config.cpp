@@ -12,7 +12,7 @@
 #include <span>
 #include <vector>
 
-#include "troupe/runtime/home_folder.hpp"
+#include "troupe/runtime/environment.hpp"
 #include "troupe/runtime/near_names.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/storage/json.hpp"
@@ -128,13 +128,12 @@ expected<config_value> choice_value(const std::string& where,
 
 expected<config_value> path_value(const std::string& where,
                                   const std::string& given) {
+  // A program may give names like ~x a meaning of its own.
   if (given != "~" && !given.starts_with("~/"))
     return config_value{given};
-  auto home = home_folder();
-  if (!home || home->empty())
-    return failure(ec::invalid_config,
-                   where + ": HOME is not set, so that ~ has no meaning");
-  return config_value{home->string() + given.substr(1)};
+  return expanded(given, where + ": the path").map([](const fs::path& x) {
+    return config_value{x.string()};
+  });
 }
 
 std::string joined(const std::string& outer, const std::string& inner) {

@@ -1,15 +1,12 @@
 #include "troupe/callbacks/tracking/given_settings.hpp"
 
-#include <pwd.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cstdint>
 #include <cstdlib>
 #include <sstream>
 
+#include "troupe/runtime/environment.hpp"
 #include "troupe/runtime/process/secrets.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 
@@ -41,18 +38,6 @@ bool has_good_port(std::string_view host_and_port) {
   return code == std::errc{} && last == digits.data() + digits.size();
 }
 
-fs::path home_of_user() {
-  if (auto home = std::getenv("HOME"); home && *home)
-    return home;
-  passwd entry{};
-  passwd* found = nullptr;
-  std::array<char, 4096> buffer;
-  if (getpwuid_r(geteuid(), &entry, buffer.data(), buffer.size(), &found) != 0
-      || !found || !found->pw_dir)
-    return {};
-  return found->pw_dir;
-}
-
 constexpr std::size_t max_ini = 1024 * 1024;
 
 std::string trimmed(const std::string& x) {
@@ -78,24 +63,15 @@ std::string given_address(const std::string& option, const char* name) {
 }
 
 fs::path in_home(const std::string& name) {
-  auto home = home_of_user();
-  return home.empty() ? home : home / name;
+  auto home = home_folder();
+  return home ? *home / name : fs::path{};
 }
 
 expected<fs::path> given_folder(const std::string& text,
                                 const std::string& from) {
-  if (!text.starts_with('~'))
-    return absolute_path(text);
-  if (text != "~" && !text.starts_with("~/"))
-    return invalid_setting(from, " begins with ~ and the name of a user: write "
-                                 "that user's folder in full, or ./~ for a "
-                                 "folder of that name");
-  auto home = home_of_user();
-  if (home.empty())
-    return invalid_setting(
-      from, " begins with ~, but there is no home folder: HOME is "
-            "not set");
-  return absolute_path(text == "~" ? home : home / text.substr(2));
+  return expanded(text, from).and_then([](const fs::path& x) {
+    return absolute_path(x);
+  });
 }
 
 std::string scheme_of(const std::string& text) {

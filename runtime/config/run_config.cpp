@@ -5,7 +5,7 @@
 #include <csignal>
 #include <cstdlib>
 
-#include "troupe/runtime/home_folder.hpp"
+#include "troupe/runtime/environment.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/text.hpp"
 
@@ -39,23 +39,10 @@ expected<void> validate_name(const std::string& name) {
   return {};
 }
 
-expected<fs::path> expanded(const fs::path& path) {
-  auto text = path.string();
-  if (text == "~" || text.starts_with("~/")) {
-    if (auto home = home_folder())
-      return *home / text.substr(std::min<std::size_t>(2, text.size()));
-    return failure(ec::invalid_config, "run.storage_path begins with '~', but "
-                                       "HOME is not set and the user has no "
-                                       "entry with a home folder");
-  }
-  if (text.starts_with('~'))
-    return failure(ec::invalid_config,
-                   "run.storage_path is '" + text
-                     + "': of the forms with ~ only ~ and ~/ are known; write "
-                       "that user's folder in full, or ./"
-                     + text + " for a folder of that name");
-  return absolute_path(path).map_error([](const error& x) {
-    return error{ec::invalid_config, "run.storage_path " + x.message};
+expected<fs::path> resolved_storage(const run_config& x) {
+  TROUPE_TRY(auto path, expanded(x.storage_path.string(), "run.storage_path"));
+  return absolute_path(path).map_error([](const error& problem) {
+    return error{ec::invalid_config, "run.storage_path " + problem.message};
   });
 }
 
@@ -101,7 +88,7 @@ expected<void> validate(const run_config& x) {
     TROUPE_TRY_VOID(validate_name(*x.name));
   if (x.storage_path.empty())
     return failure(ec::invalid_config, "run.storage_path is empty");
-  TROUPE_TRY_VOID(expanded(x.storage_path));
+  TROUPE_TRY_VOID(resolved_storage(x));
   if (x.failure.max_failures < -1)
     return failure(ec::invalid_config,
                    concat("run.failure.max_failures must be >= -1, got ",
@@ -152,7 +139,7 @@ std::string generated_name() {
 }
 
 run_config resolve(run_config x) {
-  if (auto path = expanded(x.storage_path))
+  if (auto path = resolved_storage(x))
     x.storage_path = std::move(*path);
   if (!x.sender_grace)
     x.sender_grace = sender_grace_of_host().value_or(std::nullopt);

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/support/environment_guard.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "troupe/callbacks/tracking/sink.hpp"
 #include "troupe/callbacks/tracking/tracked_run.hpp"
@@ -57,33 +58,6 @@ inline tracked_run run_in(const fs::path& path) {
   result.start_time = record_time(0);
   return result;
 }
-
-/// Sets variables of this process and restores them at the end.
-class environment_guard {
-public:
-  explicit environment_guard(
-    const std::map<std::string, std::string>& changes) {
-    for (auto& [name, value] : changes) {
-      auto old = std::getenv(name.c_str());
-      before_[name] = old ? std::optional<std::string>{old} : std::nullopt;
-      ::setenv(name.c_str(), value.c_str(), 1);
-    }
-  }
-
-  ~environment_guard() {
-    for (auto& [name, value] : before_)
-      if (value)
-        ::setenv(name.c_str(), value->c_str(), 1);
-      else
-        ::unsetenv(name.c_str());
-  }
-
-  environment_guard(const environment_guard&) = delete;
-  environment_guard& operator=(const environment_guard&) = delete;
-
-private:
-  std::map<std::string, std::optional<std::string>> before_;
-};
 
 /// The files below *folder* that contain *text*.
 inline std::vector<fs::path> files_with(const fs::path& folder,

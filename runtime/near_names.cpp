@@ -24,36 +24,40 @@ namespace {
 
 bool is_near(std::string_view name, std::string_view x) {
   std::size_t limit = name.size() < 4 ? 1 : name.size() < 12 ? 2 : 3;
-  return edit_distance(name, x) <= limit || x.find(name) != x.npos;
+  return !name.empty()
+         && (edit_distance(name, x) <= limit || x.find(name) != x.npos);
 }
 
 } // namespace
 
-std::string_view nearest_name(std::string_view name,
-                              const std::vector<std::string_view>& known) {
-  std::string_view result;
-  for (auto x : known)
-    if (is_near(name, x)
-        && (result.empty()
-            || edit_distance(name, x) < edit_distance(name, result)))
-      result = x;
-  return result;
+std::string did_you_mean(std::string_view name,
+                         std::vector<std::string_view> known) {
+  constexpr std::size_t most = 3;
+  std::erase_if(known, [&](std::string_view x) { return !is_near(name, x); });
+  std::ranges::stable_sort(
+    known, {}, [&](std::string_view x) { return edit_distance(name, x); });
+  known.resize(std::min(known.size(), most));
+  std::string result;
+  for (auto& x : known) {
+    result += &x == &known.front()  ? "; did you mean "
+              : &x == &known.back() ? " or "
+                                    : ", ";
+    result += x;
+  }
+  return result.empty() ? result : result + '?';
 }
 
 std::string near_names(std::string_view name,
-                       std::vector<std::string_view> known) {
+                       const std::vector<std::string_view>& known) {
   constexpr std::size_t most = 8;
-  auto near = known;
-  std::erase_if(near, [&](std::string_view x) { return !is_near(name, x); });
-  std::ranges::stable_sort(
-    near, {}, [&](std::string_view x) { return edit_distance(name, x); });
-  auto& shown = near.empty() ? known : near;
-  std::string result;
-  for (std::size_t i = 0; i < shown.size() && i < most; ++i) {
+  auto result = did_you_mean(name, known);
+  if (!result.empty())
+    return result;
+  for (std::size_t i = 0; i < known.size() && i < most; ++i) {
     result += i == 0 ? "; there is " : ", ";
-    result += shown[i];
+    result += known[i];
   }
-  if (shown.size() > most)
+  if (known.size() > most)
     result += ", ...";
   return result;
 }

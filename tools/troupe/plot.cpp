@@ -10,6 +10,8 @@
 #include "tools/troupe/verbs.hpp"
 #include "troupe/callbacks/console.hpp"
 #include "troupe/callbacks/report_page/journal_digest.hpp"
+#include "troupe/runtime/near_names.hpp"
+#include "troupe/runtime/run_layout.hpp"
 #include "troupe/runtime/store/journal_reader.hpp"
 #include "troupe/runtime/text.hpp"
 

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "troupe/runtime/config/run_config.hpp"
+#include "troupe/runtime/near_names.hpp"
 #include "troupe/runtime/process/descriptor.hpp"
 #include "troupe/runtime/storage/checksum.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
@@ -171,22 +172,6 @@ expected<journal_end> read_end(const fs::path& path) {
 bool is_id(const std::string& text) {
   return text.size() >= 6
          && text.find_first_not_of("0123456789abcdef") == text.npos;
-}
-
-std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  for (std::size_t j = 0; j <= b.size(); ++j)
-    row[j] = j;
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    auto diagonal = std::exchange(row[0], i);
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      auto above = row[j];
-      row[j] = std::min({above + 1, row[j - 1] + 1,
-                         diagonal + (a[i - 1] == b[j - 1] ? 0U : 1U)});
-      diagonal = above;
-    }
-  }
-  return row.back();
 }
 
 /// *given* without a `.` at its end, so that the last part is a name.
@@ -372,37 +357,6 @@ expected<fs::path> storage_folder(const std::string& given) {
   return plain_path(resolve(std::move(x)).storage_path.string());
 }
 
-std::vector<std::string> near_names(const std::string& given,
-                                    const std::vector<std::string>& known) {
-  std::vector<std::pair<std::size_t, std::string>> found;
-  auto limit = std::max<std::size_t>(2, given.size() / 3);
-  for (auto& x : known) {
-    auto distance = edit_distance(given, x);
-    if (given.size() >= 2 && x.starts_with(given))
-      distance = 1;
-    if (distance <= limit && distance < std::max(given.size(), x.size()))
-      found.emplace_back(distance, x);
-  }
-  std::ranges::sort(found);
-  std::vector<std::string> result;
-  for (auto& x : found)
-    if (result.size() < 3)
-      result.push_back(std::move(x.second));
-  return result;
-}
-
-std::string did_you_mean(const std::string& given,
-                         const std::vector<std::string>& known) {
-  auto names = near_names(given, known);
-  std::string result;
-  for (std::size_t i = 0; i < names.size(); ++i)
-    result += (i == 0                  ? "; did you mean "
-               : i + 1 == names.size() ? " or "
-                                       : ", ")
-              + names[i];
-  return result.empty() ? result : result + '?';
-}
-
 expected<fs::path> find_run(const std::string& given, const fs::path& storage) {
   TROUPE_TRY(auto as_path, plain_path(given));
   auto has_folders = given.find('/') != given.npos || given.starts_with('.');
@@ -434,7 +388,7 @@ expected<fs::path> find_run(const std::string& given, const fs::path& storage) {
                  (has_folders
                     ? "there is no folder " + as_path.string()
                     : "there is no run " + given + " in " + storage.string())
-                   + did_you_mean(name, names));
+                   + did_you_mean(name, {names.begin(), names.end()}));
 }
 
 color color_of(const std::string& state) {

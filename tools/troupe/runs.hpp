@@ -97,14 +97,6 @@ expected<fs::path> find_run(const std::string& given, const fs::path& storage);
 /// Whether *path* is the folder of a run.
 expected<bool> is_run(const fs::path& path);
 
-/// The names in *known* that *given* may have meant, the nearest first.
-std::vector<std::string> near_names(const std::string& given,
-                                    const std::vector<std::string>& known);
-
-/// "; did you mean a or b?", or nothing.
-std::string did_you_mean(const std::string& given,
-                         const std::vector<std::string>& known);
-
 /// The color of a state's name.
 color color_of(const std::string& state);
 

@@ -12,6 +12,7 @@
 
 #include "tools/troupe/runs.hpp"
 #include "tools/troupe/verbs.hpp"
+#include "troupe/runtime/near_names.hpp"
 #include "troupe/runtime/process/descriptor.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/store/journal_reader.hpp"

@@ -160,7 +160,7 @@ TEST_F(parse_config_test, minus_signs_in_names_are_read_as_underscores) {
 
 TEST_F(parse_config_test, errors_of_the_command_line_name_the_field) {
   EXPECT_EQ(problem({"--epoch", "3"}),
-            "there is no option '--epoch'; there is epochs");
+            "there is no option '--epoch'; did you mean epochs?");
   EXPECT_EQ(problem({"--epochs"}), "--epochs has no value");
   EXPECT_EQ(problem({"--epochs", "--shuffle"}), "--epochs has no value");
   EXPECT_EQ(problem({"--epochs=1", "--epochs", "2"}),
@@ -198,8 +198,8 @@ TEST_F(parse_config_test, errors_of_the_command_line_name_the_field) {
 
 TEST_F(parse_config_test, errors_of_the_environment_name_the_variable) {
   EXPECT_EQ(problem({}, {"TROUPE_CONFIG_EPOCH=3"}),
-            "the variable TROUPE_CONFIG_EPOCH names no field; there is "
-            "TROUPE_CONFIG_EPOCHS");
+            "the variable TROUPE_CONFIG_EPOCH names no field; did you "
+            "mean TROUPE_CONFIG_EPOCHS?");
   EXPECT_EQ(problem({}, {"TROUPE_CONFIG_EPOCHS=x"}),
             "TROUPE_CONFIG_EPOCHS: expected integer, got 'x'");
 }

@@ -39,7 +39,7 @@ TEST(metrics_test, a_missing_name_is_answered_with_the_names_that_exist) {
   metrics x{{"train/loss", 0.5}, {"val/accuracy", 0.9}};
   EXPECT_EQ(text_of<std::out_of_range>([&] { (void) x["train/los"].value(); }),
             "no metric is called 'train/los'; there are train/loss, "
-            "val/accuracy; did you mean 'train/loss'?");
+            "val/accuracy; did you mean train/loss?");
   EXPECT_EQ(text_of<std::out_of_range>([&] { (void) x.number("epoch"); }),
             "no metric is called 'epoch'; there are train/loss, val/accuracy");
   EXPECT_EQ(text_of<std::out_of_range>([] { (void) metrics{}.number("x"); }),

@@ -8,6 +8,7 @@
 #include "troupe/actors/compat/messaging.hpp"
 #include "troupe/actors/protocol/error_code.hpp"
 #include "troupe/actors/trainer.hpp"
+#include "troupe/runtime/process/processes.hpp"
 #include "troupe/runtime/process/secrets.hpp"
 #include "troupe/runtime/process/shared_segment.hpp"
 #include "troupe/runtime/process/stack_dump.hpp"
@@ -25,17 +26,11 @@ struct loop_outcome : call_outcome {
   bool logged = false; ///< The rank's log has it.
 };
 
-std::string host_name() {
-  char buffer[256] = {};
-  gethostname(buffer, sizeof(buffer) - 1);
-  return buffer;
-}
-
 expected<start_loop> say_hello(network_waiter& self, const rank_args& args,
                                const trainer_actor& me) {
   expected<start_loop> result = failure(ec::protocol, "no answer");
   request(self, args.agent, caf::infinite,
-          trainer_ready{args.attempt, args.rank, getpid(), host_name()}, me)
+          trainer_ready{args.attempt, args.rank, getpid(), own_host_name()}, me)
     .receive([&](start_loop& x) { result = std::move(x); },
              [&](caf::error& reason) {
                result = tl::unexpected<error>{from_caf(reason)};

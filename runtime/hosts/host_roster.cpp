@@ -12,6 +12,7 @@
 
 #include "troupe/runtime/process/cpu_plan.hpp"
 #include "troupe/runtime/process/function_address.hpp"
+#include "troupe/runtime/process/processes.hpp"
 #include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
@@ -71,9 +72,7 @@ agent_facts own_agent_facts() {
   agent_facts result;
   std::random_device random;
   result.incarnation = std::uint64_t{random()} << 32 | random();
-  char name[256] = {};
-  ::gethostname(name, sizeof(name) - 1);
-  result.host = name;
+  result.host = own_host_name();
   result.cores = static_cast<int>(available_cores().size());
   struct sysinfo memory {};
   if (::sysinfo(&memory) == 0)

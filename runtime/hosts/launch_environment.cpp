@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "troupe/runtime/hosts/slurm_job.hpp"
+#include "troupe/runtime/process/processes.hpp"
 #include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
@@ -377,10 +378,7 @@ find_launch_environment(const environment_map& variables,
 }
 
 std::vector<std::string> own_host_names() {
-  std::vector<std::string> result{"localhost"};
-  std::array<char, 256> name{};
-  if (::gethostname(name.data(), name.size() - 1) == 0)
-    result.emplace_back(name.data());
+  std::vector<std::string> result{"localhost", own_host_name()};
   ifaddrs* first = nullptr;
   if (::getifaddrs(&first) != 0)
     return result;

@@ -31,28 +31,45 @@ std::string first_line_of(const char* path) {
   return line;
 }
 
-} // namespace
+struct status_fields {
+  char state = '?';
+  std::string start; ///< In clock ticks since boot.
+};
 
-process_identity own_identity() {
-  utsname host{};
-  return {::uname(&host) == 0 ? host.nodename : "unknown",
-          first_line_of("/proc/sys/kernel/random/boot_id"), ::getpid(),
-          start_time_of("self").value_or("0")};
+/// Nothing if there is no process *pid*.
+std::optional<status_fields> status_fields_of(const std::string& pid) {
+  auto line = first_line_of(("/proc/" + pid + "/stat").c_str());
+  // The second field, the name, is in parentheses and may hold anything; the
+  // state follows it, and the start time is field 22.
+  auto at = line.rfind(')');
+  if (at == line.npos)
+    return std::nullopt;
+  std::istringstream rest{line.substr(at + 1)};
+  status_fields result;
+  if (!(rest >> result.state))
+    return std::nullopt;
+  for (int field = 4; field <= 22; ++field)
+    if (!(rest >> result.start))
+      return std::nullopt;
+  return result;
 }
 
-std::optional<std::string> start_time_of(const std::string& pid) {
-  std::ifstream file{"/proc/" + pid + "/stat"};
-  std::string line;
-  if (!std::getline(file, line))
-    return std::nullopt;
-  // The second field, the name, is in parentheses and may hold anything; the
-  // start time is field 22.
-  auto at = line.rfind(')');
-  for (int field = 2; field < 22 && at != std::string::npos; ++field)
-    at = line.find(' ', at + 1);
-  if (at == std::string::npos)
-    return std::nullopt;
-  return line.substr(at + 1, line.find(' ', at + 1) - at - 1);
+} // namespace
+
+std::string own_host_name() {
+  utsname host{};
+  return ::uname(&host) == 0 ? host.nodename : "unknown";
+}
+
+process_identity own_identity() {
+  auto me = status_fields_of("self");
+  return {own_host_name(), first_line_of("/proc/sys/kernel/random/boot_id"),
+          ::getpid(), me ? me->start : "0"};
+}
+
+bool is_alive(const process_identity& x) {
+  auto found = status_fields_of(std::to_string(x.pid));
+  return found && found->start == x.start && found->state != 'Z';
 }
 
 std::string to_line(const process_identity& x) {

@@ -24,12 +24,15 @@ struct process_identity {
   bool operator==(const process_identity&) const = default;
 };
 
+/// What this host calls itself.
+std::string own_host_name();
+
 /// This process.
 process_identity own_identity();
 
-/// When process *pid* started, in clock ticks since boot; nothing if there is
-/// no such process.
-std::optional<std::string> start_time_of(const std::string& pid);
+/// Whether *x*, a process of this host, has not ended. One whose parent has not
+/// collected it yet has.
+bool is_alive(const process_identity& x);
 
 /// One line, and back; nothing if *text* is not such a line.
 std::string to_line(const process_identity& x);

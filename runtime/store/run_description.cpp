@@ -2,13 +2,14 @@
 
 #include <pwd.h>
 #include <sys/stat.h>
-#include <sys/utsname.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <chrono>
 #include <random>
 
+#include "troupe/runtime/process/processes.hpp"
+#include "troupe/runtime/run_layout.hpp"
 #include "troupe/runtime/storage/checksum.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/storage/json_fields.hpp"
@@ -20,11 +21,6 @@ namespace {
 
 /// Far more than a description needs.
 constexpr std::size_t max_bytes = 64 * 1024 * 1024;
-
-std::string host_name() {
-  utsname host{};
-  return ::uname(&host) == 0 ? host.nodename : "unknown host";
-}
 
 std::string user_name() {
   passwd entry{};
@@ -98,7 +94,7 @@ expected<run_description> describe_run(const held_folder& run,
                     .former_ids = {},
                     .begun = now,
                     .time = now,
-                    .host = host_name(),
+                    .host = own_host_name(),
                     .user = user_name(),
                     .program = program_path(),
                     .pid = static_cast<std::uint64_t>(::getpid()),

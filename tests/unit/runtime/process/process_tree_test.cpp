@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -81,6 +82,31 @@ private:
 };
 
 } // namespace
+
+TEST(process_tree_test, knows_which_processes_are_alive) {
+  auto me = own_identity();
+  EXPECT_TRUE(is_alive(me));
+  auto another = me;
+  another.start += "0";
+  EXPECT_FALSE(is_alive(another)); // The number was used again.
+  auto child = ::fork();
+  if (child == 0)
+    ::_exit(0);
+  siginfo_t ended{};
+  ASSERT_EQ(
+    ::waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOWAIT), 0);
+  // It is still in /proc, with its number and its start, until it is collected.
+  auto its = me;
+  its.pid = child;
+  std::ifstream stat{"/proc/" + std::to_string(child) + "/stat"};
+  std::string field;
+  for (int i = 0; i < 22; ++i)
+    stat >> field;
+  its.start = field;
+  EXPECT_FALSE(is_alive(its));
+  ::waitpid(child, nullptr, 0);
+  EXPECT_FALSE(is_alive(its));
+}
 
 TEST(process_tree_test, reports_that_it_could_not_search_without_descriptors) {
   auto variable = variable_of("blind");

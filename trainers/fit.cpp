@@ -1,13 +1,11 @@
 #include "troupe/trainers/fit.hpp"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
-#include <cerrno>
 #include <cstring>
 #include <limits>
 #include <memory>
@@ -15,21 +13,16 @@
 #include <system_error>
 #include <thread>
 
-#include <caf/actor_system.hpp>
-
 #include "troupe/actors/callback_actor.hpp"
-#include "troupe/actors/protocol/register_messages.hpp"
 #include "troupe/actors/thread_launcher.hpp"
-#include "troupe/actors/transport/network_thread.hpp"
-#include "troupe/actors/transport/system_config.hpp"
 #include "troupe/callbacks/console_progress.hpp"
 #include "troupe/runtime/environment.hpp"
 #include "troupe/runtime/process/descriptor.hpp"
 #include "troupe/runtime/process/interrupt_watch.hpp"
-#include "troupe/runtime/process/threads.hpp"
 #include "troupe/runtime/store/result.hpp"
 #include "troupe/runtime/text.hpp"
 #include "troupe/trainers/run_handle.hpp"
+#include "troupe/trainers/run_home.hpp"
 
 namespace troupe {
 
@@ -225,75 +218,6 @@ home_of(const std::vector<std::shared_ptr<const callback_actor>>& actors) {
   return nullptr;
 }
 
-/// Where a run's actors live: a system of the run's own or that of its user.
-class run_home {
-public:
-  /// In a system of its own, a caller that *lends_thread* to the run can run
-  /// the actors while it waits for them.
-  run_home(caf::actor_system* shared, bool lends_thread) : system_(shared) {
-    if (system_)
-      return;
-    config_ = std::make_unique<system_config>();
-    if (lends_thread)
-      config_->with_own_network_thread();
-    own_ = std::make_unique<caf::actor_system>(*config_);
-    system_ = own_.get();
-    if (lends_thread)
-      network_ = std::make_unique<network_thread>(*own_);
-  }
-
-  ~run_home() {
-    if (network_)
-      own_->await_all_actors_done(); // on that thread
-  }
-
-  run_home(const run_home&) = delete;
-  run_home& operator=(const run_home&) = delete;
-
-  caf::actor_system& system() { return *system_; }
-
-  /// Of a system of the run's own whose caller lends its thread.
-  network_thread* network() { return network_.get(); }
-
-  /// A thread was left behind that uses the system: ending that would wait for
-  /// it forever.
-  void keep() {
-    (void) network_.release();
-    (void) own_.release();
-    (void) config_.release();
-  }
-
-private:
-  std::unique_ptr<system_config> config_;
-  std::unique_ptr<caf::actor_system> own_;
-  std::unique_ptr<network_thread> network_;
-  caf::actor_system* system_;
-};
-
-/// What an actor system cannot be without: CAF ends the program if there is no
-/// thread for its scheduler, clock, pool or network.
-constexpr std::size_t system_threads = 6;
-
-/// The same of descriptors, for the scheduler's and the network's events.
-constexpr std::size_t system_descriptors = 6;
-
-/// Opens *count* descriptors and closes them: `ec::spawn` if this process may
-/// not have so many more.
-expected<void> expect_descriptors(std::size_t count) {
-  std::vector<unique_fd> all;
-  while (all.size() < count) {
-    unique_fd x{::open("/dev/null", O_RDONLY | O_CLOEXEC)};
-    if (!x)
-      return system_failure(
-        ec::spawn,
-        concat("the run needs ", count,
-               " more file descriptors, but this process may open only ",
-               all.size()));
-    all.push_back(std::move(x));
-  }
-  return {};
-}
-
 /// Starts the run, shows it and waits for its end.
 result manage(run_request request, run_home& home, run_surroundings around,
               console_progress& console, signal_orders& signals) {
@@ -336,23 +260,21 @@ result lend_thread(const std::function<result()>& manage, lent_thread& mine) {
 result fit_valid(run_request request,
                  const std::shared_ptr<console_progress>& console) {
   auto lends_thread = request.scaling.num_workers == 0;
-  if (auto ok = expect_threads(system_threads + (lends_thread ? 1 : 0)); !ok)
-    return failed_result(ok.error());
-  if (auto ok = expect_descriptors(system_descriptors); !ok)
-    return failed_result(ok.error());
-  register_messages();
-  run_home home{home_of(request.run.callback_actors), lends_thread};
+  auto home =
+    run_home::make(home_of(request.run.callback_actors), lends_thread);
+  if (!home)
+    return failed_result(std::move(home.error()));
   // CAF ends the program without descriptors, so its system comes first.
   signal_orders signals{request.run.preempt_signals};
   run_surroundings around;
   if (console->style() != console_style::quiet)
     around.console = [console](std::string_view text) { console->print(text); };
   around.given_up = [&signals] { return signals.any(); };
-  around.network = home.network();
+  around.network = (*home)->network();
   if (auto why = signals.unwatched(); !why.empty())
     console->note(why);
   auto run = [&] {
-    return manage(std::move(request), home, around, *console, signals);
+    return manage(std::move(request), **home, around, *console, signals);
   };
   if (!lends_thread)
     return run();

@@ -12,15 +12,13 @@
 
 #include <caf/actor_system.hpp>
 
-#include "troupe/actors/protocol/register_messages.hpp"
-#include "troupe/actors/transport/system_config.hpp"
 #include "troupe/callbacks/sweep_console.hpp"
 #include "troupe/runtime/process/descriptor.hpp"
 #include "troupe/runtime/process/interrupt_watch.hpp"
-#include "troupe/runtime/process/threads.hpp"
 #include "troupe/runtime/sweep/sweep_store.hpp"
 #include "troupe/runtime/text.hpp"
 #include "troupe/trainers/run_handle.hpp"
+#include "troupe/trainers/run_home.hpp"
 
 namespace troupe {
 
@@ -32,9 +30,6 @@ using clock_type = std::chrono::steady_clock;
 
 /// How often the table is drawn.
 constexpr int redraw_ms = 200;
-
-/// Threads and descriptors without which CAF ends the program.
-constexpr std::size_t threads_of_a_system = 6;
 
 double seconds_since(clock_type::time_point begin) {
   return std::chrono::duration<double>{clock_type::now() - begin}.count();
@@ -594,30 +589,25 @@ sweep_status sweep_run::status() {
   return result;
 }
 
-void fit_checked(sweep_run& run, const run_request& request) {
-  register_messages();
-  auto config = std::make_unique<system_config>();
-  auto system = std::make_unique<caf::actor_system>(*config);
+void run_trials(sweep_run& run, const run_request& request, run_home& home) {
   // CAF ends the program without descriptors, so its system comes first.
   interrupt_watch signals{request.run.preempt_signals};
-  run.run(*system, signals);
-  if (run.left_threads()) { // They use it: its end would wait for them.
-    (void) system.release();
-    (void) config.release();
-  }
+  run.run(home.system(), signals);
+  if (run.left_threads())
+    home.keep();
 }
 
 void fit_into(sweep_result& outcome, const run_request& request,
               const search_space& space, const sweep_options& options) {
   outcome.order = options.order;
   sweep_run run{request, space, options, outcome};
-  auto ready = run.check().and_then([&] { return run.open(); }).and_then([] {
-    return expect_threads(threads_of_a_system);
+  auto home = run.check().and_then([&] { return run.open(); }).and_then([] {
+    return run_home::make(nullptr, false);
   });
-  if (ready)
-    fit_checked(run, request);
+  if (home)
+    run_trials(run, request, **home);
   else
-    outcome.error = std::move(ready.error());
+    outcome.error = std::move(home.error());
   if (outcome.error)
     run.console().note(outcome.error->message);
 }

@@ -19,6 +19,7 @@
 
 #include <gtest/gtest.h>
 
+#include <troupe/sweep.hpp>
 #include <troupe/train.hpp>
 
 #include "tests/support/temporary_folder.hpp"
@@ -128,6 +129,28 @@ int fit_without_memory(train_options options, int allocations) {
   return left < 0 ? failed : finished;
 }
 
+struct width_config {
+  int width = 0;
+
+  TROUPE_FIELDS(width)
+};
+
+void report_width(train_context& context, const width_config& cfg) {
+  context.report({{"loss", cfg.width}});
+}
+
+/// A sweep of one trial; the exit code.
+int search_with(train_options options) {
+  auto outcome = sweep{data_parallel_trainer{report_width, width_config{},
+                                             std::move(options)},
+                       {{"width", integers(1, 1)}},
+                       {.metric = "loss", .searcher = grid_search()}}
+                   .fit();
+  if (outcome.error && outcome.error->message.empty())
+    return failed + 1;
+  return !outcome.error && outcome.best() ? finished : failed;
+}
+
 /// What such a process does; its exit code.
 int be_poor(int argc, char** argv) {
   ::close_range(3, ~0u, 0); // What the test's own caller has left open.
@@ -152,6 +175,10 @@ int be_poor(int argc, char** argv) {
   options.run.quiet = true;
   if (what == "--memory")
     return fit_without_memory(std::move(options), amount);
+  if (what == "--sweep-descriptors") {
+    setrlimit(RLIMIT_NOFILE, &limit);
+    return search_with(std::move(options));
+  }
   auto outcome = data_parallel_trainer{saving_loop, options}.fit();
   if (!outcome.error)
     return finished;
@@ -204,6 +231,12 @@ TEST(few_resources_test, fit_returns_however_few_descriptors_there_are) {
   expect_results("--descriptors", 3, 2);
   expect_results("--late-descriptors", 3, 2);
   expect_results("--late-descriptors", 4, 0);
+}
+
+TEST(few_resources_test, a_sweep_returns_however_few_descriptors_there_are) {
+  if (!counts_threads)
+    GTEST_SKIP() << "a sanitizer opens pipes to look at memory";
+  expect_results("--sweep-descriptors", 6, 1);
 }
 
 TEST(few_resources_test, fit_returns_however_little_memory_there_is) {

@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "tools/troupe/output.hpp"
 #include "tools/troupe/verbs.hpp"
 #include "troupe/callbacks/console.hpp"
 #include "troupe/callbacks/status_text.hpp"
@@ -150,8 +151,7 @@ expected<std::map<std::string, std::string>> options_in(const fs::path& run) {
 /// Prints *text* as one line. Names in the folder may have control characters,
 /// which must not get to the terminal.
 void say(std::FILE* out, const std::string& text) {
-  auto line = fit_to_line(text, std::numeric_limits<int>::max());
-  std::fprintf(out, "%s\n", line.c_str());
+  std::fprintf(out, "%s\n", one_line(text).c_str());
 }
 
 void note(const std::string& text) {

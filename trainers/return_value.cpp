@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "troupe/runtime/run_layout.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/text.hpp"
 
@@ -13,12 +14,12 @@ namespace troupe::internal {
 
 namespace {
 
-constexpr auto folder_name = "return_values";
-
 /// The folder for all attempts.
 expected<held_folder> folder_of(const rank_facts& x) {
   return held_folder::open(x.run_path, x.run_inode)
-    .and_then([](const held_folder& run) { return run.folder(folder_name); });
+    .and_then([](const held_folder& run) {
+      return run.folder(run_layout::return_values);
+    });
 }
 
 std::optional<std::uint64_t> number_of(const std::string& name) {
@@ -44,14 +45,14 @@ return_folder::return_folder(const rank_facts& x)
 
 fs::path return_folder::path_of(const fs::path& run, std::uint64_t attempts) {
   auto last = attempts - 1;
-  auto folder = held_folder::follow(run / folder_name);
+  auto folder = held_folder::follow(run / run_layout::return_values);
   auto names = folder ? folder->names() : expected<std::vector<std::string>>{};
   std::optional<std::uint64_t> found;
   if (names)
     for (auto& name : *names)
       if (auto x = number_of(name); x && *x <= last && (!found || *x > *found))
         found = x;
-  return run / folder_name / std::to_string(found.value_or(last));
+  return run / run_layout::return_values / std::to_string(found.value_or(last));
 }
 
 void return_folder::clear(const rank_facts& x) {

@@ -11,6 +11,7 @@
 #include "troupe/callbacks/encoding/png.hpp"
 #include "troupe/callbacks/tracking/loop_record.hpp"
 #include "troupe/runtime/checkpoint/copy_files.hpp"
+#include "troupe/runtime/run_layout.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/storage/file_copy.hpp"
 #include "troupe/runtime/storage/held_folder.hpp"
@@ -64,7 +65,7 @@ fs::path inside(const fs::path& path, const fs::path& run) {
 /// Whether *path*, relative to the run's folder, is of checkpoints: a report
 /// renames their folders, retention removes them.
 bool is_of_checkpoints(const fs::path& path) {
-  return !path.empty() && *path.begin() == "checkpoints";
+  return !path.empty() && *path.begin() == run_layout::checkpoints;
 }
 
 expected<void> sync_path(const fs::path& path) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "troupe/runtime/checkpoint/manifest.hpp"
+#include "troupe/runtime/run_layout.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/text.hpp"
 #include "troupe/trainers/call_user_code.hpp"
@@ -178,7 +179,7 @@ void train_context::send(const metrics& values,
   if (files) {
     auto name = options.checkpoint_name.empty() ? default_name(next_report_)
                                                 : options.checkpoint_name;
-    auto path = run_path() / "checkpoints" / name;
+    auto path = run_path() / run_layout::checkpoints / name;
     value_or_leave(options.checkpoint_name.empty()
                      ? check_default(link, path)
                      : check_name(link, name, options.barrier));

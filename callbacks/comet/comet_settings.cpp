@@ -4,6 +4,7 @@
 #include <cctype>
 
 #include "troupe/callbacks/tracking/given_settings.hpp"
+#include "troupe/runtime/run_layout.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 
 namespace troupe::internal {
@@ -45,7 +46,7 @@ expected<comet_settings> make_comet_settings(const comet_options& options,
                             file["offline_directory"]);
   TROUPE_TRY(auto folder,
              directory.empty()
-               ? run.path / "comet"
+               ? run.path / run_layout::comet
                : given_folder(directory, "COMET_OFFLINE_DIRECTORY or "
                                          "offline_directory of Comet"));
   x.offline_directory = std::move(folder);

@@ -1,13 +1,13 @@
 #include "troupe/callbacks/csv/csv_sink.hpp"
 
 #include <algorithm>
-#include <array>
 #include <set>
 #include <utility>
 #include <variant>
 
 #include "troupe/callbacks/tracking/option_fields.hpp"
 #include "troupe/callbacks/tracking/sink.hpp"
+#include "troupe/runtime/run_layout.hpp"
 #include "troupe/runtime/storage/json.hpp"
 #include "troupe/runtime/text.hpp"
 
@@ -54,16 +54,10 @@ std::string csv_sink::options() const {
 
 expected<void> csv_sink::check(const tracked_run&) const {
   const fs::path file{options_.file};
-  static constexpr std::array taken{
-    "attempts",    "callbacks",     "callbacks.told", "checkpoints",
-    "comet",       "journal.jsonl", "lock",           "logs",
-    "media",       "mlruns",        "params.json",    "ranks",
-    "report.html", "result.json",   "return_values",  "run.json",
-    "sinks",       "state.json",    "tensorboard",    "wandb"};
   // Files that end in ".new" are replacements under construction.
   if (file.empty() || file.filename() != file || file.filename_is_dot()
       || file.filename_is_dot_dot() || file.extension() == ".new"
-      || std::ranges::find(taken, options_.file) != taken.end())
+      || run_layout::is_own_name(options_.file))
     return failure(ec::invalid_config, "file '" + options_.file
                                          + "' cannot be a table in the run's "
                                            "folder: give a name like "

@@ -10,6 +10,7 @@
 
 #include "troupe/callbacks/tracking/option_fields.hpp"
 #include "troupe/callbacks/tracking/sink.hpp"
+#include "troupe/runtime/run_layout.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/storage/json.hpp"
 #include "troupe/runtime/store/journal_reader.hpp"
@@ -130,7 +131,7 @@ sink_result result_json_sink::start(const tracked_run& run,
 }
 
 expected<void> result_json_sink::open() {
-  auto path = run_.path / "result.json";
+  auto path = run_.path / run_layout::result;
   TROUPE_TRY(auto file, size_ ? record_file::open(path, run_.cancelled)
                               : record_file::open_new(path, run_.cancelled));
   auto size = size_.value_or(0);
@@ -179,7 +180,7 @@ result_json_sink::write(std::span<const tracker_record> records) {
 }
 
 expected<void> result_json_sink::add_params(const metrics& params) const {
-  auto path = run_.path / "params.json";
+  auto path = run_.path / run_layout::params;
   auto all = json::document::object();
   std::string before;
   TROUPE_TRY(auto known, look_up(path));

@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "troupe/runtime/run_layout.hpp"
 #include "troupe/runtime/storage/json.hpp"
 
 #include "troupe/callbacks/mlflow/mlflow.hpp"
@@ -205,7 +206,7 @@ void mlflow_sink::gather(const tracker_record& record, gathered& to) {
            static_cast<std::int64_t>(row->index), time, to);
     if (!row->checkpoint.empty())
       to.tags["troupe.checkpoint"] =
-        (run_path_ / "checkpoints" / row->checkpoint).string();
+        (run_path_ / run_layout::checkpoints / row->checkpoint).string();
   } else if (auto* logged = std::get_if<logged_metrics>(&record.content)) {
     gather(logged->values, logged->step, time, to);
   } else if (std::holds_alternative<attempt_record>(record.content)) {
@@ -267,7 +268,7 @@ sink_result mlflow_sink::log_files(const tracker_record& record) {
 
 // The manifest comes last: a copy without it is not complete.
 sink_result mlflow_sink::put_checkpoint(const journaled_batch& row) {
-  auto checkpoint = run_path_ / "checkpoints" / row.checkpoint;
+  auto checkpoint = run_path_ / run_layout::checkpoints / row.checkpoint;
   auto name = artifact_path("checkpoints/" + row.checkpoint);
   auto last = concat(name, '/', manifest_file_name);
   // Without it: `num_to_keep` removed it, and another may have its name.
@@ -323,7 +324,7 @@ sink_result mlflow_sink::put(const fs::path& path, const std::string& name) {
 
 sink_result mlflow_sink::put_text(const std::string& text,
                                   const std::string& name) {
-  auto file = run_path_ / "sinks" / "mlflow.text";
+  auto file = run_path_ / run_layout::sinks / "mlflow.text";
   boost::system::error_code failed;
   if (auto ok = replace_file(file, text); !ok)
     return sink_fails(kind::transient, ok.error());

@@ -1,5 +1,6 @@
 #include "troupe/callbacks/report_page/digest_reader.hpp"
 
+#include "troupe/runtime/run_layout.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/store/journal_reader.hpp"
 #include "troupe/runtime/store/run_folder.hpp"
@@ -9,7 +10,7 @@ namespace troupe::internal {
 namespace {
 
 fs::path journal_of(const fs::path& run_path) {
-  return run_path / "journal.jsonl";
+  return run_path / run_layout::journal;
 }
 
 expected<void> expect_journal(const fs::path& run_path) {

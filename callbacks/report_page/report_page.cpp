@@ -2,6 +2,7 @@
 
 #include "troupe/callbacks/report_page/html_page.hpp"
 #include "troupe/callbacks/report_page/page_data.hpp"
+#include "troupe/runtime/run_layout.hpp"
 #include "troupe/runtime/storage/append_file.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 
@@ -22,7 +23,7 @@ expected<std::string> report_page::render(const std::stop_token& cancelled) {
 }
 
 expected<void> report_page::write(const std::stop_token& cancelled) {
-  auto file = journal_.path() / "report.html";
+  auto file = journal_.path() / run_layout::report_page;
   return render(cancelled).and_then([&](const std::string& html) {
     return may_write(cancelled, file).and_then([&] {
       return replace_file(file, html, after_power_cut::new_or_old_file);

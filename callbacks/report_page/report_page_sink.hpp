@@ -8,6 +8,7 @@
 
 #include "troupe/callbacks/report_page/report_page.hpp"
 #include "troupe/callbacks/tracking/sink.hpp"
+#include "troupe/runtime/run_layout.hpp"
 
 namespace troupe::internal {
 
@@ -23,7 +24,7 @@ public:
   explicit report_page_sink(clock now = &std::chrono::steady_clock::now);
 
   std::string name() const override { return "report_page"; }
-  std::string file() const override { return "report.html"; }
+  std::string file() const override { return run_layout::report_page; }
   std::string options() const override { return "{}"; }
 
   sink_result start(const tracked_run& run, const std::string& state) override;

@@ -12,6 +12,7 @@
 #include "troupe/callbacks/tracking/run_files.hpp"
 #include "troupe/callbacks/tracking/tracked_run.hpp"
 #include "troupe/runtime/process/secrets.hpp"
+#include "troupe/runtime/run_layout.hpp"
 #include "troupe/runtime/storage/checksum.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/storage/json.hpp"
@@ -131,7 +132,7 @@ bool keep_last_lines(std::string& text) {
 // run would show the reader's own files.
 expected<log_tail> read_tail(const fs::path& run_path, const std::string& name,
                              std::size_t limit) {
-  auto path = run_path / "logs" / name;
+  auto path = run_path / run_layout::logs / name;
   TROUPE_TRY(auto file, open_inside(run_path, "logs/" + name));
   struct stat info {};
   if (::fstat(file.get(), &info) != 0)
@@ -151,7 +152,7 @@ expected<log_tail> read_tail(const fs::path& run_path, const std::string& name,
 }
 
 void read_logs(const fs::path& run_path, run_facts& to) {
-  auto folder = run_path / "logs";
+  auto folder = run_path / run_layout::logs;
   auto files = log_files(folder);
   if (files.size() > max_logs) {
     to.complaints.push_back(
@@ -171,15 +172,16 @@ void read_logs(const fs::path& run_path, run_facts& to) {
 run_facts read_facts(const fs::path& run_path, std::size_t checkpoints) {
   run_facts result;
   result.name = run_path.filename().string();
-  if (auto ok = read_description(run_path / "run.json", result); !ok)
+  if (auto ok = read_description(run_path / run_layout::description, result);
+      !ok)
     result.complaints.push_back(ok.error().message);
   if (auto state = load_run(run_path, checkpoints); !state)
     result.complaints.push_back(state.error().message);
   else if (*state)
     result.state = std::move(**state);
   else
-    result.complaints.push_back("There is no "
-                                + (run_path / "state.json").string() + ".");
+    result.complaints.push_back(
+      "There is no " + (run_path / run_layout::state).string() + ".");
   return result;
 }
 

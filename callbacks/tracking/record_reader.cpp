@@ -8,6 +8,7 @@
 
 #include "troupe/callbacks/tracking/loop_record.hpp"
 #include "troupe/callbacks/tracking/run_files.hpp"
+#include "troupe/runtime/run_layout.hpp"
 #include "troupe/runtime/storage/checksum.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/storage/json_fields.hpp"
@@ -51,7 +52,7 @@ expected<record_reader> record_reader::open(const fs::path& run_path,
                                             std::uint64_t offset,
                                             tracking_hints hints,
                                             std::size_t ranks) {
-  return journal_reader::open(run_path / "journal.jsonl", offset, ranks)
+  return journal_reader::open(run_path / run_layout::journal, offset, ranks)
     .map([&](journal_reader journal) {
       return record_reader{std::move(journal), run_path, std::move(hints)};
     });
@@ -171,7 +172,7 @@ expected<std::string> line_end_at(const fs::path& journal,
 
 expected<std::uint64_t> resume_offset(const sink_position& x,
                                       const fs::path& run_path) {
-  auto journal = run_path / "journal.jsonl";
+  auto journal = run_path / run_layout::journal;
   TROUPE_TRY(auto found, line_end_at(journal, x.offset));
   if (found == x.line_end)
     return x.offset;

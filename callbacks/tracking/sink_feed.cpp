@@ -7,6 +7,7 @@
 #include "troupe/callbacks/status_text.hpp"
 #include "troupe/runtime/failpoint.hpp"
 #include "troupe/runtime/process/secrets.hpp"
+#include "troupe/runtime/run_layout.hpp"
 #include "troupe/runtime/storage/append_file.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/text.hpp"
@@ -205,7 +206,7 @@ sink_result sink_feed::send_end(std::size_t before) {
 
 sink_result sink_feed::taken(std::size_t count) {
   auto& last = held_[count - 1];
-  auto line_end = line_end_at(run_.path / "journal.jsonl", last.end);
+  auto line_end = line_end_at(run_.path / run_layout::journal, last.end);
   position_.offset = last.end;
   position_.time_us = unix_us(last.time);
   position_.attempt = last.attempt;
@@ -313,8 +314,8 @@ sink_feed::fail(error reason, clock::time_point now,
 expected<void> sink_feed::reject(const tracker_record& x, const error& reason) {
   note_("tracker " + target_->name() + " refused a record, which is kept in "
         + file(".rejected.jsonl").string() + ": " + redacted(reason.message));
-  TROUPE_TRY(auto lines,
-             line_reader::open(run_.path / "journal.jsonl", position_.offset));
+  TROUPE_TRY(auto lines, line_reader::open(run_.path / run_layout::journal,
+                                           position_.offset));
   std::string text;
   while (lines.offset() < x.end) {
     TROUPE_TRY(auto line, lines.next());
@@ -381,7 +382,7 @@ expected<std::uint64_t> sink_feed::unread() const {
 }
 
 fs::path sink_feed::file(const char* ending) const {
-  return run_.path / "sinks" / (target_->name() + ending);
+  return run_.path / run_layout::sinks / (target_->name() + ending);
 }
 
 } // namespace troupe::internal

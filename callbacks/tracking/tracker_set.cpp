@@ -7,6 +7,7 @@
 #include "troupe/callbacks/tracking/sink_feed.hpp"
 #include "troupe/callbacks/tracking/tracked_run.hpp"
 #include "troupe/runtime/process/secrets.hpp"
+#include "troupe/runtime/run_layout.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/text.hpp"
 
@@ -64,7 +65,7 @@ tracker_set::start(const tracker_list& trackers, const run_description& run,
 expected<void> tracker_set::add(const tracker& x, std::shared_ptr<sink> target,
                                 tracked_run run) {
   auto name = x.target()->name();
-  auto file = run.path / "sinks" / (name + ".options");
+  auto file = run.path / run_layout::sinks / (name + ".options");
   TROUPE_TRY_VOID(replace_file(file, x.target()->options()));
   if (!target) {
     left_out_.push_back("tracker " + name

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "troupe/runtime/checkpoint/manifest.hpp"
+#include "troupe/runtime/run_layout.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/storage/file_copy.hpp"
 
@@ -125,7 +126,7 @@ expected<std::optional<manifest>> manifest_in(const fs::path& folder) {
 /// Whether *folder*, a path without links, is a checkpoint that a run has, even
 /// if its manifest is damaged.
 expected<bool> is_checkpoint_of_run(const fs::path& folder) {
-  if (folder.parent_path().filename() != "checkpoints")
+  if (folder.parent_path().filename() != run_layout::checkpoints)
     return false;
   return look_up(folder / manifest_file_name).map([](const auto& x) {
     return x.exists();

@@ -13,6 +13,7 @@
 
 #include "troupe/runtime/checkpoint/copy_files.hpp"
 #include "troupe/runtime/checkpoint/manifest.hpp"
+#include "troupe/runtime/run_layout.hpp"
 #include "troupe/runtime/storage/checksum.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/text.hpp"
@@ -51,12 +52,13 @@ bool take(std::string_view& text, file_entry& x) {
 
 std::string internal::working_folder(std::uint64_t attempt, int rank,
                                      std::uint64_t serial) {
-  return concat(staging_prefix, attempt, "-rank_", rank, '-', serial);
+  return concat(run_layout::staging_prefix, attempt, "-rank_", rank, '-',
+                serial);
 }
 
 std::string internal::staging_folder(std::uint64_t attempt,
                                      std::uint64_t index) {
-  return concat(staging_prefix, attempt, '-', index);
+  return concat(run_layout::staging_prefix, attempt, '-', index);
 }
 
 std::string internal::rank_folder(int rank) {
@@ -166,7 +168,7 @@ expected<staged_checkpoint> staged_checkpoint::create(const fs::path& run_path,
   // If the run's folder is gone, it is not created: nothing would keep the
   // files.
   TROUPE_TRY(auto run, held_folder::open(run_path, run_inode));
-  TROUPE_TRY(auto checkpoints, run.existing("checkpoints"));
+  TROUPE_TRY(auto checkpoints, run.existing(run_layout::checkpoints));
   for (;;) {
     auto name = working_folder(attempt, rank, serial++);
     auto path = checkpoints.path() / name;

@@ -14,10 +14,6 @@ namespace troupe {
 
 namespace internal {
 
-/// Names in `checkpoints/` that begin like this are unfinished files of an
-/// attempt; the next start removes them.
-inline constexpr const char* staging_prefix = ".staging-";
-
 /// Folder in `checkpoints/` where a rank of *attempt* writes files that it has
 /// not reported yet; no two of one process have the same *serial*.
 std::string working_folder(std::uint64_t attempt, int rank,

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "troupe/runtime/failpoint.hpp"
+#include "troupe/runtime/run_layout.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/text.hpp"
 
@@ -38,9 +39,9 @@ bool is_gone(const fs::path& checkpoint) {
 
 expected<callback_cursor> callback_cursor::open_file_of(run_store& store) {
   auto& files = store.folder().files();
-  return files.open_file("callbacks.told", O_RDWR | O_CREAT, "open")
+  return files.open_file(run_layout::callback_cursor, O_RDWR | O_CREAT, "open")
     .map([&](unique_fd file) {
-      return callback_cursor{store, files.path() / "callbacks.told",
+      return callback_cursor{store, files.path() / run_layout::callback_cursor,
                              std::move(file)};
     });
 }

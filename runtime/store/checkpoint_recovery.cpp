@@ -6,14 +6,13 @@
 #include "troupe/runtime/checkpoint/copy_files.hpp"
 #include "troupe/runtime/checkpoint/staged_checkpoint.hpp"
 #include "troupe/runtime/failpoint.hpp"
+#include "troupe/runtime/run_layout.hpp"
 #include "troupe/runtime/store/checkpoint_store.hpp"
 #include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
 
 namespace {
-
-constexpr const char* rotten_prefix = ".rotten-";
 
 /// How many rotten checkpoints stay for a look at them.
 constexpr std::size_t max_rotten = 3;
@@ -40,12 +39,13 @@ expected<manifest> checkpoint_store::verify(const std::string& name,
 }
 
 expected<void> checkpoint_store::recover() {
-  drop(staging_prefix);
+  drop(run_layout::staging_prefix);
   TROUPE_TRY(auto names, checkpoints_.names());
   manifests unknown;
   for (auto& name : names) {
-    if (name.starts_with(staging_prefix) || name.starts_with(evicted_prefix)
-        || name.starts_with(rotten_prefix) || registry_.find(name))
+    if (name.starts_with(run_layout::staging_prefix)
+        || name.starts_with(run_layout::evicted_prefix)
+        || name.starts_with(run_layout::rotten_prefix) || registry_.find(name))
       continue;
     auto x = read_manifest(checkpoints_, name);
     if (x && !is_doomed(name, *x))
@@ -116,8 +116,8 @@ expected<manifest> checkpoint_store::separate(const kept_checkpoint& x,
   TROUPE_TRY(auto shared, shared_files(folder, its.files));
   if (shared.empty())
     return its;
-  auto staging =
-    checkpoints_.make_folder(staging_prefix + std::string{"separate"});
+  auto staging = checkpoints_.make_folder(run_layout::staging_prefix
+                                          + std::string{"separate"});
   auto ok = expected<void>{};
   for (auto i = shared.begin(); staging && ok && i != shared.end(); ++i)
     ok = separate_file(folder, *i, *staging);
@@ -168,11 +168,11 @@ expected<void> checkpoint_store::set_aside(const std::string& name,
   if (!rotten)
     return tl::unexpected{rotten.error()};
   TROUPE_TRY_VOID(check());
-  auto aside = rotten_prefix + name;
+  auto aside = run_layout::rotten_prefix + name;
   for (auto i = 2; i < 100; ++i) {
     auto moved = rotten->rename(aside);
     if (!moved && moved.error().code == ec::conflict) {
-      aside = concat(rotten_prefix, i, '-', name);
+      aside = concat(run_layout::rotten_prefix, i, '-', name);
       continue;
     }
     failpoint("rotten.renamed");

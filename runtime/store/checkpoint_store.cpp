@@ -10,6 +10,7 @@
 #include "troupe/runtime/checkpoint/staged_checkpoint.hpp"
 #include "troupe/runtime/failpoint.hpp"
 #include "troupe/runtime/report/report.hpp"
+#include "troupe/runtime/run_layout.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/storage/held_folder.hpp"
 #include "troupe/runtime/store/commit_folder.hpp"
@@ -55,7 +56,7 @@ checkpoint_store::checkpoint_store(held_folder folder, held_folder checkpoints,
 expected<checkpoint_store> checkpoint_store::open(
   held_folder folder, run_identity run, const checkpoint_config& config,
   saved_run state, save_function save, log_function log, check_function check) {
-  TROUPE_TRY(auto checkpoints, folder.folder("checkpoints"));
+  TROUPE_TRY(auto checkpoints, folder.folder(run_layout::checkpoints));
   checkpoint_store result{std::move(folder), std::move(checkpoints),
                           std::move(run),    config,
                           std::move(state),  std::move(save),
@@ -71,7 +72,7 @@ expected<void> checkpoint_store::check() const {
 expected<void> checkpoint_store::check_place() const {
   struct stat ours {};
   struct stat found {};
-  auto code = folder_.look_up("checkpoints", found);
+  auto code = folder_.look_up(run_layout::checkpoints, found);
   if (code == 0 && ::fstat(checkpoints_.descriptor().get(), &ours) != 0)
     code = errno;
   if (code != 0 && code != ENOENT)
@@ -188,7 +189,7 @@ expected<void> checkpoint_store::make_room(const std::string& name) {
 }
 
 std::string checkpoint_store::evicted_name(const doomed_checkpoint& x) {
-  return concat(evicted_prefix, x.index, '-', x.name);
+  return concat(run_layout::evicted_prefix, x.index, '-', x.name);
 }
 
 expected<std::string>
@@ -243,7 +244,7 @@ void checkpoint_store::remove_held() {
 }
 
 void checkpoint_store::remove_doomed() {
-  drop(evicted_prefix);
+  drop(run_layout::evicted_prefix);
   remove_answered();
   for (auto& x : std::vector{state_.doomed}) {
     if (std::ranges::find(evicted_, x) != evicted_.end())
@@ -302,7 +303,7 @@ checkpoint_store::begin_attempt(std::uint64_t next_report) {
   TROUPE_TRY_VOID(save_state_(next));
   failpoint("attempt.state_saved");
   state_ = std::move(next);
-  drop(staging_prefix); // what ranks of earlier attempts left
+  drop(run_layout::staging_prefix); // what ranks of earlier attempts left
   return attempt;
 }
 
@@ -323,7 +324,7 @@ expected<void> checkpoint_store::finish(run_status_kind status,
   state_ = std::move(next);
   if (must_leave)
     remove_answered();
-  drop(staging_prefix);
+  drop(run_layout::staging_prefix);
   return {};
 }
 

@@ -172,7 +172,6 @@ private:
   /// Removes *x* if its folder is still that one. `ec::corrupt` if it is
   /// missing or another one: then it is no longer doomed.
   expected<void> remove(const doomed_checkpoint& x);
-  static constexpr const char* evicted_prefix = ".evicted-";
   /// What *x* is called while it is removed.
   static std::string evicted_name(const doomed_checkpoint& x);
   /// Renames the folder of *x* to be removed; the new name.

@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "troupe/runtime/run_layout.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/text.hpp"
 
@@ -29,25 +30,27 @@ std::optional<end_request> from_text(const std::string& text) {
 
 expected<void> send_end_request(const held_folder& run, const end_request& x) {
   return run.replace_file(
-    end_request_file,
+    run_layout::end_request,
     concat(x.preempt ? "preempt" : "stop", '\n', to_line(x.driver)));
 }
 
 expected<std::optional<end_request>>
 take_end_request(const held_folder& run, const process_identity& me) {
   std::optional<end_request> none;
-  TROUPE_TRY(auto found, run.look_up_link(end_request_file));
+  TROUPE_TRY(auto found, run.look_up_link(run_layout::end_request));
   if (!found.is_file())
     return none;
-  TROUPE_TRY(auto file, run.open_file(end_request_file, O_RDONLY, "open"));
+  TROUPE_TRY(auto file,
+             run.open_file(run_layout::end_request, O_RDONLY, "open"));
   struct stat own {
   }, its{};
   if (::fstat(run.descriptor().get(), &own) != 0
       || ::fstat(file.get(), &its) != 0 || own.st_uid != its.st_uid)
     return none;
-  TROUPE_TRY(auto text, read_open_file(file, run.path() / end_request_file,
-                                       max_request_bytes));
-  TROUPE_TRY_VOID(run.remove_file(end_request_file));
+  TROUPE_TRY(auto text,
+             read_open_file(file, run.path() / run_layout::end_request,
+                            max_request_bytes));
+  TROUPE_TRY_VOID(run.remove_file(run_layout::end_request));
   auto request = from_text(text);
   return request && request->driver == me ? request : none;
 }

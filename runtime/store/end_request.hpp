@@ -16,8 +16,6 @@ struct end_request {
   bool preempt = false;    ///< With time for a last checkpoint.
 };
 
-inline constexpr const char* end_request_file = "end_request";
-
 /// Replaces an earlier request.
 expected<void> send_end_request(const held_folder& run, const end_request& x);
 

@@ -17,14 +17,13 @@
 #include "troupe/runtime/process/processes.hpp"
 #include "troupe/runtime/process/spawner.hpp"
 #include "troupe/runtime/process/threads.hpp"
+#include "troupe/runtime/run_layout.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
 
 namespace {
-
-constexpr const char* ranks_name = "ranks";
 
 /// Of a number in the file: the token, then the device and the inode of the
 /// file itself. A copy of it says those of the original.
@@ -185,7 +184,7 @@ expected<void> end_rank_children(const unique_fd& ranks, const fs::path& path,
   if (::fstat(ranks.get(), &file) != 0)
     return tl::unexpected{storage_error("look up", path, errno)};
   auto end = [file](const std::stop_token& over) {
-    return end_inheritors(file, ranks_name, kill_limit, over);
+    return end_inheritors(file, run_layout::ranks, kill_limit, over);
   };
   TROUPE_TRY(auto found, search(end, given_up));
   // What could not be found, or be killed, keeps its lock.
@@ -200,7 +199,7 @@ error ranks_are_left(own_lock& ranks, const fs::path& run,
   auto known = ::fstat(ranks.file().get(), &file) == 0;
   ranks.reset(); // This process does not belong to the list.
   auto found =
-    known ? list_of(processes_with(file, ranks_name)) : std::string{};
+    known ? list_of(processes_with(file, run_layout::ranks)) : std::string{};
   return {
     ec::timeout,
     concat("no attempt of the run ", run.string(),
@@ -262,8 +261,8 @@ expected<own_lock> replaced(const own_lock& old, const held_folder& run,
   TROUPE_TRY_VOID(note({"ranks_abandoned", {{"hosts", hosts}}, false, {}}));
   auto nobodys = new_token();
   TROUPE_TRY_VOID(write_token(old.file(), path, nobodys));
-  TROUPE_TRY_VOID(run.replace_file(ranks_name, attempt_value(nobodys)));
-  return own_lock::open(run, ranks_name, O_RDWR | O_CREAT, "open");
+  TROUPE_TRY_VOID(run.replace_file(run_layout::ranks, attempt_value(nobodys)));
+  return own_lock::open(run, run_layout::ranks, O_RDWR | O_CREAT, "open");
 }
 
 } // namespace
@@ -279,9 +278,9 @@ expected<void> ranks_lock::begin(const held_folder& run,
                                  const abandoned_hosts& abandoned) {
   release();
   auto losses = spawner_losses();
-  auto path = run.path() / ranks_name;
+  auto path = run.path() / run_layout::ranks;
   TROUPE_TRY(auto opened,
-             own_lock::open(run, ranks_name, O_RDWR | O_CREAT, "open"));
+             own_lock::open(run, run_layout::ranks, O_RDWR | O_CREAT, "open"));
   TROUPE_TRY(auto hosts,
              take_alone(opened, path, limit, given_up, note, abandoned));
   // A spawner of this driver has ended what its ranks left, unless it was lost.
@@ -309,7 +308,7 @@ expected<void> ranks_lock::begin(const held_folder& run,
 
 expected<void> ranks_lock::end_remaining(const held_folder& run,
                                          const store_event_listener& note) {
-  auto path = run.path() / ranks_name;
+  auto path = run.path() / run_layout::ranks;
   auto token = std::uint64_t{0};
   {
     std::lock_guard guard{mutex_};
@@ -318,7 +317,7 @@ expected<void> ranks_lock::end_remaining(const held_folder& run,
   }
   if (token == 0)
     return {};
-  TROUPE_TRY(auto file, run.open_file(ranks_name, O_RDONLY, "open"));
+  TROUPE_TRY(auto file, run.open_file(run_layout::ranks, O_RDONLY, "open"));
   auto last = read_attempt(file, path);
   if (!last || !last->variable.ends_with('=' + attempt_value(token)))
     return {}; // Another driver's.
@@ -350,7 +349,7 @@ void ranks_lock::release() {
 
 expected<ranks_ticket> open_ranks_ticket(const fs::path& run,
                                          std::uint64_t token) {
-  auto path = run / ranks_name;
+  auto path = run / run_layout::ranks;
   auto other = [&run](const std::string& why) {
     return failure(ec::invalid_config,
                    concat("the folder of the run, ", run.string(),

@@ -4,6 +4,7 @@
 #include <utility>
 #include <variant>
 
+#include "troupe/runtime/run_layout.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/store/journal_reader.hpp"
 #include "troupe/runtime/store/kept_result.hpp"
@@ -31,7 +32,7 @@ std::string known_numbers(const std::vector<reported_checkpoint>& all) {
 }
 
 fs::path journal_file(const fs::path& path) {
-  return path / "journal.jsonl";
+  return path / run_layout::journal;
 }
 
 // Rank 0's last report. A run that has no journal (yet) reported nothing.

@@ -37,8 +37,6 @@ std::string program_path() {
   return fs::read_symlink("/proc/self/exe", code).string();
 }
 
-constexpr const char* file_name = "run.json";
-
 } // namespace
 
 namespace json {
@@ -107,11 +105,12 @@ expected<run_description> describe_run(const held_folder& run,
   // Without a description, or with a damaged one, the run gets a new id. One
   // that cannot be read now, or is of a later format, is not replaced.
   struct stat there {};
-  if (auto code = run.look_up(file_name, there); code == 0) {
-    auto earlier = run.read_file(file_name, max_bytes)
-                     .and_then([&](const std::string& bytes) {
-                       return from_json(bytes, run.path() / file_name);
-                     });
+  if (auto code = run.look_up(run_layout::description, there); code == 0) {
+    auto earlier =
+      run.read_file(run_layout::description, max_bytes)
+        .and_then([&](const std::string& bytes) {
+          return from_json(bytes, run.path() / run_layout::description);
+        });
     if (earlier) {
       x.id = earlier->id;
       x.former_ids = std::move(earlier->former_ids);
@@ -126,7 +125,7 @@ expected<run_description> describe_run(const held_folder& run,
     }
   } else if (code != ENOENT) {
     return tl::unexpected{
-      storage_error("look up", run.path() / file_name, code)};
+      storage_error("look up", run.path() / run_layout::description, code)};
   }
   return x;
 }
@@ -135,13 +134,12 @@ expected<void> save_description(const held_folder& run,
                                 const run_description& x) {
   auto text = json::open_object(x);
   append_sum(text);
-  return check_size(run.path() / file_name, text, max_bytes).and_then([&] {
-    return run.replace_file(file_name, text);
-  });
+  return check_size(run.path() / run_layout::description, text, max_bytes)
+    .and_then([&] { return run.replace_file(run_layout::description, text); });
 }
 
 expected<run_description> read_description(const fs::path& run_path) {
-  auto path = run_path / file_name;
+  auto path = run_path / run_layout::description;
   return read_file(path, max_bytes).and_then([&](const std::string& text) {
     return from_json(text, path);
   });

@@ -8,6 +8,7 @@
 
 #include "troupe/runtime/config/run_config.hpp"
 #include "troupe/runtime/failpoint.hpp"
+#include "troupe/runtime/run_layout.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/text.hpp"
 
@@ -18,7 +19,6 @@ namespace {
 constexpr std::size_t max_claim_bytes = 4096;
 /// Of the folders above runs: they may be shared, the runs in them are not.
 constexpr mode_t storage_mode = 0755;
-constexpr const char* state_name = "state.json";
 
 /// The claims in *attempts*: files called by the number of their attempt. Other
 /// files are not ours.
@@ -41,7 +41,7 @@ bool makes_files_of(uid_t owner, const held_folder& folder) {
                              O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600)};
   if (unnamed)
     return ::fstat(unnamed.get(), &made) == 0 && made.st_uid == owner;
-  auto name = concat(".owner-", ::getpid());
+  auto name = concat(run_layout::owner_prefix, ::getpid());
   auto file = folder.open_file(name, O_WRONLY | O_CREAT | O_EXCL, "create");
   auto same = file && ::fstat(file->get(), &made) == 0 && made.st_uid == owner;
   if (file)
@@ -92,7 +92,8 @@ expected<void> expect_run_folder(const fs::path& path) {
     return failure(ec::storage, "there is no folder " + path.string());
   if (!folder.is_folder())
     return failure(ec::invalid_argument, path.string() + " is not a folder");
-  for (auto name : {"run.json", state_name, "journal.jsonl"}) {
+  for (auto name :
+       {run_layout::description, run_layout::state, run_layout::journal}) {
     TROUPE_TRY(auto found, look_up(path / name));
     if (found.exists())
       return {};
@@ -101,6 +102,31 @@ expected<void> expect_run_folder(const fs::path& path) {
                  path.string()
                    + " is not the folder of a run: it has no run.json, no "
                      "state.json and no journal.jsonl");
+}
+
+expected<std::optional<run_claim>> latest_claim(const fs::path& run) {
+  std::optional<run_claim> none;
+  TROUPE_TRY(auto found, look_up_link(run / run_layout::attempts));
+  if (!found.exists())
+    return none;
+  TROUPE_TRY(auto attempts, held_folder::follow(run / run_layout::attempts));
+  TROUPE_TRY(auto names, claims_in(attempts));
+  std::optional<std::uint64_t> latest;
+  for (auto& name : names)
+    if (name.size() < 19)
+      latest = std::max(latest.value_or(0), std::uint64_t{std::stoull(name)});
+  if (!latest)
+    return none;
+  auto name = std::to_string(*latest);
+  TROUPE_TRY(auto there, attempts.look_up_link(name));
+  if (!there.is_file()) // It was taken back meanwhile.
+    return none;
+  return attempts.read_file(name, max_claim_bytes)
+    .map([&](const std::string& line) {
+      auto driver = process_from_line(line);
+      return driver ? std::optional{run_claim{*latest, std::move(*driver)}}
+                    : std::nullopt;
+    });
 }
 
 expected<std::unique_ptr<run_folder>>
@@ -128,9 +154,10 @@ expected<std::unique_ptr<run_folder>> run_folder::take(held_folder folder) {
   TROUPE_TRY_VOID(refuse_other_owner(folder));
   std::unique_ptr<run_folder> result{new run_folder{std::move(folder)}};
   TROUPE_TRY_VOID(result->take_lock());
-  for (auto below : {"checkpoints", "logs", "sinks", "attempts"})
+  for (auto below : {run_layout::checkpoints, run_layout::logs,
+                     run_layout::sinks, run_layout::attempts})
     TROUPE_TRY_VOID(result->folder_.folder(below).and_then(refuse_other_owner));
-  return result->folder_.folder("attempts")
+  return result->folder_.folder(run_layout::attempts)
     .and_then([&](held_folder x) {
       result->attempts_ = std::move(x);
       return result->refuse_held_claims();
@@ -139,9 +166,9 @@ expected<std::unique_ptr<run_folder>> run_folder::take(held_folder folder) {
 }
 
 expected<void> run_folder::take_lock() {
-  auto path = folder_.path() / "lock";
-  TROUPE_TRY(auto lock,
-             own_lock::open(folder_, "lock", O_RDWR | O_CREAT, "open"));
+  auto path = folder_.path() / run_layout::lock;
+  TROUPE_TRY(auto lock, own_lock::open(folder_, run_layout::lock,
+                                       O_RDWR | O_CREAT, "open"));
   auto& file = lock.file();
   TROUPE_TRY(auto taken, lock_file(file, path));
   if (!taken) {
@@ -350,20 +377,22 @@ void run_folder::release() {
 
 expected<std::optional<saved_run>> run_folder::load_state() {
   struct stat found {};
-  auto code = folder_.look_up(state_name, found);
+  auto code = folder_.look_up(run_layout::state, found);
   if (code == ENOENT)
     return std::optional<saved_run>{};
   if (code != 0)
-    return tl::unexpected{storage_error("look up", path() / state_name, code)};
-  TROUPE_TRY(auto file, folder_.open_file(state_name, O_RDONLY, "open"));
+    return tl::unexpected{
+      storage_error("look up", path() / run_layout::state, code)};
+  TROUPE_TRY(auto file, folder_.open_file(run_layout::state, O_RDONLY, "open"));
   if (::fstat(file.get(), &found) != 0)
-    return tl::unexpected{storage_error("read", path() / state_name, errno)};
+    return tl::unexpected{
+      storage_error("read", path() / run_layout::state, errno)};
   {
     std::lock_guard guard{mutex_};
     state_file_ = found;
   }
   TROUPE_TRY(auto text,
-             read_open_file(file, path() / state_name, max_state_bytes));
+             read_open_file(file, path() / run_layout::state, max_state_bytes));
   return saved_run_from_json(text, folder_).map([](saved_run x) {
     return std::optional{std::move(x)};
   });
@@ -375,11 +404,12 @@ expected<void> run_folder::save_state(const saved_run& x) {
   struct stat made {};
   struct stat found {};
   auto text = to_json(x);
-  TROUPE_TRY_VOID(check_size(path() / state_name, text, max_state_bytes));
-  auto saved = folder_.replace_file(state_name, text, &made);
+  TROUPE_TRY_VOID(
+    check_size(path() / run_layout::state, text, max_state_bytes));
+  auto saved = folder_.replace_file(run_layout::state, text, &made);
   // Even if that failed: the new file may be in place. Some file systems set
   // its times when it is closed, so they are known only now.
-  auto seen = folder_.look_up(state_name, found) == 0;
+  auto seen = folder_.look_up(run_layout::state, found) == 0;
   std::lock_guard guard{mutex_};
   if (seen)
     state_file_ = found;
@@ -390,18 +420,19 @@ expected<void> run_folder::save_state(const saved_run& x) {
 // A missing state was not written by another driver: it is written again.
 expected<void> run_folder::check_state_file() const {
   struct stat found {};
-  auto code = folder_.look_up(state_name, found);
+  auto code = folder_.look_up(run_layout::state, found);
   if (code == ENOENT)
     return {};
   if (code != 0)
-    return tl::unexpected{storage_error("look up", path() / state_name, code)};
+    return tl::unexpected{
+      storage_error("look up", path() / run_layout::state, code)};
   std::lock_guard guard{mutex_};
   if (state_file_ && is_same_state(*state_file_, found))
     return {};
   if (unseen_ && is_same_file(*unseen_, found))
     return {};
   return oust({ec::conflict, "someone else has replaced "
-                               + (path() / state_name).string()
+                               + (path() / run_layout::state).string()
                                + ": this driver writes no more"});
 }
 

@@ -14,6 +14,7 @@
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/fs.hpp"
 #include "troupe/runtime/process/processes.hpp"
+#include "troupe/runtime/run_layout.hpp"
 #include "troupe/runtime/storage/file_lock.hpp"
 #include "troupe/runtime/storage/held_folder.hpp"
 #include "troupe/runtime/store/ranks_lock.hpp"
@@ -24,6 +25,16 @@ namespace troupe::internal {
 /// Whether *path* is the folder of a run, which has at least one of its files:
 /// `ec::invalid_argument` if not, `ec::storage` if there is none.
 expected<void> expect_run_folder(const fs::path& path);
+
+/// A driver's right to a run, from one of its attempts on.
+struct run_claim {
+  std::uint64_t attempt = 0;
+  process_identity driver;
+};
+
+/// The claim in the run's folder *run* with the highest number; nothing if
+/// there is none, or if that was given up in order: then it is empty.
+expected<std::optional<run_claim>> latest_claim(const fs::path& run);
 
 /// The folder `<storage>/<name>` of a run, held by one driver at a time.
 ///
@@ -95,10 +106,8 @@ public:
 
   const held_folder& files() const noexcept { return folder_; }
   const fs::path& path() const noexcept { return folder_.path(); }
-  fs::path checkpoints() const { return path() / "checkpoints"; }
-  fs::path logs() const { return path() / "logs"; }
-  fs::path sinks() const { return path() / "sinks"; }
-  fs::path journal_file() const { return path() / "journal.jsonl"; }
+  fs::path checkpoints() const { return path() / run_layout::checkpoints; }
+  fs::path journal_file() const { return path() / run_layout::journal; }
 
 private:
   static expected<std::unique_ptr<run_folder>> take(held_folder folder);

@@ -4,6 +4,7 @@
 #include <thread>
 #include <utility>
 
+#include "troupe/runtime/run_layout.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/store/journal_reader.hpp"
 #include "troupe/runtime/store/result.hpp"
@@ -78,7 +79,7 @@ expected<void> remove_finished(const fs::path& storage,
 
 expected<std::unique_ptr<journal>> open_journal(const run_folder& folder) {
   return folder.files()
-    .open_file("journal.jsonl", journal::open_flags(), "open")
+    .open_file(run_layout::journal, journal::open_flags(), "open")
     .and_then([&](unique_fd file) {
       return journal::open(std::move(file), folder.journal_file());
     });

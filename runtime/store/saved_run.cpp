@@ -1,6 +1,7 @@
 #include "troupe/runtime/store/saved_run.hpp"
 
 #include "troupe/runtime/checkpoint/manifest.hpp"
+#include "troupe/runtime/run_layout.hpp"
 #include "troupe/runtime/storage/checksum.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/storage/held_folder.hpp"
@@ -11,7 +12,7 @@ namespace troupe::internal {
 namespace {
 
 fs::path state_file(const fs::path& run_path) {
-  return run_path / "state.json";
+  return run_path / run_layout::state;
 }
 
 // The state is written with every checkpoint, so long metrics would make each
@@ -144,10 +145,10 @@ expected<saved_run> read_long_values(saved_run x, const held_folder& run,
                                      const std::vector<std::size_t>& lacking) {
   if (lacking.empty())
     return x;
-  TROUPE_TRY(auto found, run.look_up_link("checkpoints"));
+  TROUPE_TRY(auto found, run.look_up_link(run_layout::checkpoints));
   if (!found.exists())
     return x;
-  TROUPE_TRY(auto folder, run.existing("checkpoints"));
+  TROUPE_TRY(auto folder, run.existing(run_layout::checkpoints));
   for (auto i : lacking)
     TROUPE_TRY_VOID(read_values(x.checkpoints[i], folder));
   return x;
@@ -174,8 +175,8 @@ expected<saved_run> saved_run_from_json(const std::string& text,
       auto count = result.checkpoints.size();
       for (std::size_t i = 0; i < count; ++i) {
         auto& data = result.checkpoints[i].data;
-        data =
-          checkpoint::from_directory(run.path() / "checkpoints" / data.name());
+        data = checkpoint::from_directory(run.path() / run_layout::checkpoints
+                                          / data.name());
         if (count - i <= newest && x["checkpoints"][i]["metrics"].is_null())
           lacking.push_back(i);
       }

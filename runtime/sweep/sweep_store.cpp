@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "troupe/runtime/run_layout.hpp"
 #include "troupe/runtime/storage/checksum.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/storage/json_fields.hpp"
@@ -40,8 +41,8 @@ struct comparison_line {
 
 /// Whether *name* is that of a file that only runs have.
 bool is_of_a_run(const std::string& name) {
-  return name == "run.json" || name == "state.json" || name == "journal.jsonl"
-         || name == "attempts";
+  return name == run_layout::description || name == run_layout::state
+         || name == run_layout::journal || name == run_layout::attempts;
 }
 
 } // namespace

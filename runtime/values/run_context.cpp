@@ -2,6 +2,8 @@
 
 #include <cctype>
 
+#include "troupe/runtime/run_layout.hpp"
+
 namespace troupe {
 
 fs::path run_context::folder(std::string_view name) const {
@@ -11,7 +13,7 @@ fs::path run_context::folder(std::string_view name) const {
       c = '_';
   if (safe.empty() || safe.front() == '.')
     safe.insert(safe.begin(), '_');
-  auto result = fs::path{path} / "callbacks" / safe;
+  auto result = fs::path{path} / internal::run_layout::callbacks / safe;
   fs::create_directories(result);
   return result;
 }

@@ -8,6 +8,7 @@
 
 #include "troupe/runtime/process/secrets.hpp"
 #include "troupe/runtime/rank_names.hpp"
+#include "troupe/runtime/run_layout.hpp"
 #include "troupe/runtime/text.hpp"
 
 namespace troupe {
@@ -104,7 +105,7 @@ std::string line_of(const cause_group& x, const fs::path& run_path) {
     return result;
   auto log = concat("rank_", x.ranks.front(), ".log");
   return result + (is_cut ? "… (cut; see " : " (see ")
-         + (run_path / "logs" / log).string() + ')';
+         + (run_path / run_layout::logs / log).string() + ')';
 }
 
 } // namespace

@@ -186,7 +186,7 @@ expected<journal_digest> read_digest(const fs::path& journal, int& code) {
 expected<int> plot(plot_arguments x) {
   TROUPE_TRY(auto path, x.run->path());
   auto code = done;
-  TROUPE_TRY(auto digest, read_digest(path / "journal.jsonl", code));
+  TROUPE_TRY(auto digest, read_digest(path / run_layout::journal, code));
   std::vector<std::string> known;
   for (auto curves : {&digest.reported, &digest.logged})
     for (auto& [name, data] : *curves)

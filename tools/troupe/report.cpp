@@ -2,6 +2,7 @@
 
 #include "tools/troupe/verbs.hpp"
 #include "troupe/callbacks/report_page/report_page.hpp"
+#include "troupe/runtime/run_layout.hpp"
 #include "troupe/runtime/text.hpp"
 
 // troupe report: the page of a run.
@@ -15,7 +16,8 @@ namespace {
 expected<int> report(const run_arguments& x, const std::string& given) {
   TROUPE_TRY(auto path, x.path());
   TROUPE_TRY(auto html, render_report_page(path));
-  auto output = given.empty() ? path / "report.html" : fs::path{given};
+  auto output =
+    given.empty() ? path / run_layout::report_page : fs::path{given};
   TROUPE_TRY(auto file, put_page(html, output));
   if (!file)
     return done;

@@ -1,7 +1,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
@@ -10,10 +9,11 @@
 
 #include "tools/troupe/runs.hpp"
 #include "tools/troupe/verbs.hpp"
+#include "troupe/callbacks/csv/csv.hpp"
 #include "troupe/callbacks/status_text.hpp"
 #include "troupe/runtime/checkpoint/manifest.hpp"
+#include "troupe/runtime/run_layout.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
-#include "troupe/runtime/store/end_request.hpp"
 #include "troupe/runtime/store/run_folder.hpp"
 #include "troupe/runtime/text.hpp"
 
@@ -38,22 +38,9 @@ bool is_number(std::string_view x) {
   return !x.empty() && x.find_first_not_of("0123456789") == x.npos;
 }
 
-/// *name* without the ending of a temporary file, `<name>.new` or
-/// `<name>.NNNNNN`, or of one that was put aside, `<name>.1`.
-std::string_view plain_name(std::string_view name) {
-  auto dot = name.rfind('.');
-  if (dot == name.npos || dot == 0)
-    return name;
-  auto ending = name.substr(dot + 1);
-  return is_number(ending) || ending == "new" ? name.substr(0, dot) : name;
-}
-
 bool is_own_file_of_run(std::string_view name) {
-  static constexpr std::array own{
-    "callbacks.told", "metrics.csv",   "report.html",   "result.json",
-    "params.json",    "journal.jsonl", end_request_file};
-  return std::ranges::find(own, plain_name(name)) != own.end()
-         || name.starts_with(".owner-");
+  return run_layout::kind_of(name) == run_layout::entry_kind::file
+         || run_layout::plain_name(name) == csv_options{}.file;
 }
 
 /// TensorBoard's.
@@ -62,16 +49,10 @@ bool is_event_file(std::string_view name) {
          || name.starts_with("former.");
 }
 
-/// Folders whose content is looked at name by name.
-bool is_searched(std::string_view name) {
-  return name == "checkpoints" || name == "logs" || name == "attempts"
-         || name == "tensorboard";
-}
-
 /// The log of a rank, its stacks, or the file that an agent tries the storage
 /// with.
 bool is_log(std::string_view name) {
-  auto plain = plain_name(name);
+  auto plain = run_layout::plain_name(name);
   auto dot = plain.find('.');
   if (dot == plain.npos)
     return plain == "agent" && plain != name;
@@ -87,35 +68,37 @@ public:
     : run_(run), state_(state), id_(std::move(id)) {}
 
   expected<void> remove_all() {
-    TROUPE_TRY_VOID(remove_in("checkpoints", [this](const held_folder& folder,
-                                                    const std::string& name) {
-      return is_own_checkpoint(folder, name);
-    }));
-    TROUPE_TRY_VOID(remove_in("logs", [](auto&, const std::string& name) {
+    using namespace run_layout;
+    TROUPE_TRY_VOID(remove_in(
+      checkpoints, [this](const held_folder& folder, const std::string& name) {
+        return is_own_checkpoint(folder, name);
+      }));
+    TROUPE_TRY_VOID(remove_in(logs, [](auto&, const std::string& name) {
       return expected<bool>{is_log(name)};
     }));
-    TROUPE_TRY_VOID(
-      remove_in("tensorboard", [](auto&, const std::string& name) {
-        return expected<bool>{is_event_file(name)};
-      }));
-    for (auto name : {"sinks", "wandb", "comet", "callbacks", "return_values"})
-      TROUPE_TRY_VOID(run_.remove_tree(name));
+    TROUPE_TRY_VOID(remove_in(tensorboard, [](auto&, const std::string& name) {
+      return expected<bool>{is_event_file(name)};
+    }));
+    for (auto& x : entries)
+      if (x.kind == entry_kind::tree)
+        TROUPE_TRY_VOID(run_.remove_tree(std::string{x.name}));
     TROUPE_TRY(auto names, run_.names());
     for (auto& name : names)
       if (is_own_file_of_run(name))
         TROUPE_TRY_VOID(run_.remove_file(name));
     // Until here the folder is a run's: an interrupted removal can be repeated.
-    for (auto name :
-         {"state.json.new", "run.json.new", "state.json", "run.json", "ranks"})
+    for (std::string name : {state, description})
+      TROUPE_TRY_VOID(run_.remove_file(name + ".new"));
+    for (auto name : {state, description, ranks})
       TROUPE_TRY_VOID(run_.remove_file(name));
-    TROUPE_TRY_VOID(remove_in("attempts", [](auto&, const std::string& name) {
+    TROUPE_TRY_VOID(remove_in(attempts, [](auto&, const std::string& name) {
       return expected<bool>{is_number(name)};
     }));
-    TROUPE_TRY_VOID(run_.remove_file("lock"));
+    TROUPE_TRY_VOID(run_.remove_file(lock));
     TROUPE_TRY(auto left, run_.names());
     for (auto& name : left)
       // NFS keeps what this process has open under such a name until then.
-      if (!is_searched(name) && !name.starts_with(".nfs"))
+      if (kind_of(name) != entry_kind::shared && !name.starts_with(".nfs"))
         left_.push_back(name);
     return {};
   }
@@ -145,7 +128,8 @@ private:
 
   expected<bool> is_own_checkpoint(const held_folder& folder,
                                    const std::string& name) {
-    for (auto prefix : {".staging-", ".evicted-", ".rotten-"})
+    for (auto prefix : {run_layout::staging_prefix, run_layout::evicted_prefix,
+                        run_layout::rotten_prefix})
       if (name.starts_with(prefix))
         return true;
     TROUPE_TRY(auto found, folder.look_up_link(name));

@@ -14,6 +14,7 @@
 #include "troupe/runtime/config/run_config.hpp"
 #include "troupe/runtime/near_names.hpp"
 #include "troupe/runtime/process/descriptor.hpp"
+#include "troupe/runtime/run_layout.hpp"
 #include "troupe/runtime/storage/checksum.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/store/end_request.hpp"
@@ -26,8 +27,6 @@ namespace troupe::tool {
 using namespace internal;
 
 namespace {
-
-constexpr std::size_t max_claim_bytes = 4096;
 
 using time_point = found_run::time_point;
 
@@ -54,56 +53,11 @@ std::optional<T> take(expected<T> from, found_run& to) {
   return std::nullopt;
 }
 
-/// A driver's right to a run, from one of its attempts on.
-struct run_claim {
-  std::uint64_t attempt = 0;
-  process_identity driver;
-};
-
-// The claim with the highest number is the latest. One that was given up in
-// order is empty.
-expected<std::optional<run_claim>> read_claim(const fs::path& run) {
-  std::optional<std::uint64_t> latest;
-  boost::system::error_code code;
-  for (fs::directory_iterator i{run / "attempts", code}, end; !code && i != end;
-       i.increment(code)) {
-    auto name = i->path().filename().string();
-    if (name.find_first_not_of("0123456789") == name.npos && name.size() < 19)
-      latest = std::max(latest.value_or(0), std::uint64_t{std::stoull(name)});
-  }
-  std::optional<run_claim> none;
-  if (code.value() == ENOENT || (!code && !latest))
-    return none;
-  if (code)
-    return tl::unexpected{
-      storage_error("read folder", run / "attempts", code.value())};
-  auto file = run / "attempts" / std::to_string(*latest);
-  TROUPE_TRY(auto there, look_up_link(file));
-  if (!there.is_file()) // It was taken back meanwhile.
-    return none;
-  return read_file(file, max_claim_bytes).map([&](const std::string& line) {
-    auto driver = process_from_line(line);
-    return driver ? std::optional{run_claim{*latest, std::move(*driver)}}
-                  : std::nullopt;
-  });
-}
-
-/// Whether process *pid* has ended, and its parent has not noticed yet.
-bool is_zombie(pid_t pid) {
-  std::ifstream file{concat("/proc/", pid, "/stat")}; // has no size
-  std::string line;
-  std::getline(file, line);
-  auto name_end = line.rfind(") ");
-  return name_end != line.npos && line.substr(name_end + 2, 1) == "Z";
-}
-
 driver_presence presence_of(const process_identity& x) {
   static const auto me = own_identity();
   if (x.boot != me.boot || x.host != me.host)
     return driver_presence::elsewhere;
-  return start_time_of(std::to_string(x.pid)) == x.start && !is_zombie(x.pid)
-           ? driver_presence::live
-           : driver_presence::gone;
+  return is_alive(x) ? driver_presence::live : driver_presence::gone;
 }
 
 /// The last whole lines of a journal, up to the last report.
@@ -227,7 +181,7 @@ found_run read_run(const fs::path& path) {
   found_run x;
   x.path = path;
   x.name = path.filename().string();
-  auto claim = take(read_claim(path), x).value_or(std::nullopt);
+  auto claim = take(latest_claim(path), x).value_or(std::nullopt);
   if (claim) {
     x.driver = claim->driver;
     x.presence = presence_of(*x.driver);
@@ -241,21 +195,21 @@ found_run read_run(const fs::path& path) {
       x.state->status = run_status_kind::running;
   } else if (state && x.presence == driver_presence::gone) {
     x.problems.push_back(
-      {ec::corrupt, "there is no " + (path / "state.json").string()
+      {ec::corrupt, "there is no " + (path / run_layout::state).string()
                       + "; the next start of the run rebuilds it"});
   }
   x.description = take(read_description(path), x);
   if (x.description)
     x.begun = time_from(x.description->begun);
-  if (auto found = take(look_up(path / "journal.jsonl"), x); !found)
+  if (auto found = take(look_up(path / run_layout::journal), x); !found)
     return x;
   else if (!found->exists()) {
     if (x.state && x.state->next_report > 0)
       x.problems.push_back(
-        {ec::corrupt, "there is no " + (path / "journal.jsonl").string()});
+        {ec::corrupt, "there is no " + (path / run_layout::journal).string()});
     return x;
   }
-  auto end = take(read_end(path / "journal.jsonl"), x);
+  auto end = take(read_end(path / run_layout::journal), x);
   x.reports = x.state ? x.state->next_report : 0;
   if (!end)
     return x;

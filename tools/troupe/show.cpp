@@ -6,6 +6,7 @@
 #include "troupe/callbacks/status_text.hpp"
 #include "troupe/callbacks/tracking/tracked_run.hpp"
 #include "troupe/runtime/checkpoint/manifest.hpp"
+#include "troupe/runtime/run_layout.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/store/journal_reader.hpp"
 #include "troupe/runtime/store/retention.hpp"
@@ -100,7 +101,7 @@ shown_run look_at(const fs::path& path) {
     .run = read_run(path), .config = {}, .attempts = {}, .checkpoints = {}};
   if (x.run.description)
     x.config = config_values(x.run.description->config);
-  if (auto attempts = read_attempts(path / "journal.jsonl", x.run.problems))
+  if (auto attempts = read_attempts(path / run_layout::journal, x.run.problems))
     x.attempts = std::move(*attempts);
   x.checkpoints = checkpoints_of(x.run);
   return x;

@@ -9,6 +9,7 @@
 #include "tools/troupe/runs.hpp"
 #include "tools/troupe/verbs.hpp"
 #include "troupe/runtime/process/descriptor.hpp"
+#include "troupe/runtime/run_layout.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/text.hpp"
 
@@ -36,7 +37,7 @@ expected<void> wait_for_end(const fs::path& path) {
   };
   if (!changes || !watch(path, IN_MOVED_TO | IN_DELETE_SELF | IN_MOVE_SELF))
     return tl::unexpected{storage_error("watch", path, errno)};
-  (void) watch(path / "attempts", IN_MODIFY | IN_DELETE);
+  (void) watch(path / run_layout::attempts, IN_MODIFY | IN_DELETE);
   for (auto run = read_run(path); !has_ended(run); run = read_run(path)) {
     auto pid = run.presence == driver_presence::live ? run.driver->pid : 0;
     unique_fd driver{

@@ -21,6 +21,7 @@
 #include "troupe/callbacks/trackers/all_trackers.hpp"
 #include "troupe/callbacks/tracking/sink_thread.hpp"
 #include "troupe/callbacks/tracking/tracked_run.hpp"
+#include "troupe/runtime/run_layout.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/store/run_folder.hpp"
 #include "troupe/runtime/text.hpp"
@@ -122,15 +123,15 @@ expected<void> check_owners(const fs::path& run) {
   auto folder = fs::canonical(run, code);
   if (code)
     return tl::unexpected{storage_error("find", run, code.value())};
-  for (auto& path :
-       {folder, run / "run.json", run / "journal.jsonl", run / "sinks"})
+  for (auto& path : {folder, run / run_layout::description,
+                     run / run_layout::journal, run / run_layout::sinks})
     TROUPE_TRY_VOID(check_owner(path));
-  for (fs::directory_iterator i{run / "sinks", code}, end; !code && i != end;
-       i.increment(code))
+  for (fs::directory_iterator i{run / run_layout::sinks, code}, end;
+       !code && i != end; i.increment(code))
     TROUPE_TRY_VOID(check_owner(i->path()));
   if (code && code.value() != ENOENT)
     return tl::unexpected{
-      storage_error("read folder", run / "sinks", code.value())};
+      storage_error("read folder", run / run_layout::sinks, code.value())};
   return {};
 }
 
@@ -138,8 +139,8 @@ expected<void> check_owners(const fs::path& run) {
 expected<std::map<std::string, std::string>> options_in(const fs::path& run) {
   std::map<std::string, std::string> result;
   boost::system::error_code code;
-  for (fs::directory_iterator i{run / "sinks", code}, end; !code && i != end;
-       i.increment(code)) {
+  for (fs::directory_iterator i{run / run_layout::sinks, code}, end;
+       !code && i != end; i.increment(code)) {
     if (i->path().extension() != ".options")
       continue;
     TROUPE_TRY(auto text, read_file(i->path(), max_options_bytes));

@@ -14,6 +14,7 @@
 #include "tools/troupe/verbs.hpp"
 #include "troupe/runtime/near_names.hpp"
 #include "troupe/runtime/process/descriptor.hpp"
+#include "troupe/runtime/run_layout.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/store/journal_reader.hpp"
 #include "troupe/runtime/text.hpp"
@@ -115,7 +116,7 @@ unique_fd process_of(const found_run& run) {
 // output any longer.
 expected<void> follow(journal_reader& from, const fs::path& path, int& code,
                       const tail_arguments& args) {
-  TROUPE_TRY(auto changes, watch(path / "journal.jsonl"));
+  TROUPE_TRY(auto changes, watch(path / run_layout::journal));
   auto driver = process_of(read_run(path));
   auto show = [&](journaled_batch x) { print_row(x, args); };
   for (;;) {
@@ -151,7 +152,7 @@ expected<void> follow(journal_reader& from, const fs::path& path, int& code,
 
 expected<int> tail(const tail_arguments& x) {
   TROUPE_TRY(auto path, x.run->path());
-  TROUPE_TRY(auto reader, journal_reader::open(path / "journal.jsonl"));
+  TROUPE_TRY(auto reader, journal_reader::open(path / run_layout::journal));
   std::deque<journaled_batch> last;
   std::set<std::string> known;
   auto code = done;

@@ -5,6 +5,7 @@
 #include "tools/troupe/verbs.hpp"
 #include "troupe/callbacks/status_text.hpp"
 #include "troupe/runtime/checkpoint/manifest.hpp"
+#include "troupe/runtime/run_layout.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/store/journal_reader.hpp"
 #include "troupe/runtime/text.hpp"
@@ -103,10 +104,10 @@ void check_checkpoint(const fs::path& folder, verified_run& to) {
 
 /// All folders of checkpoints, for a run whose state is lost.
 expected<std::vector<std::string>> all_checkpoint_names(const fs::path& run) {
-  TROUPE_TRY(auto found, look_up(run / "checkpoints"));
+  TROUPE_TRY(auto found, look_up(run / run_layout::checkpoints));
   if (!found.exists())
     return std::vector<std::string>{};
-  TROUPE_TRY(auto folder, held_folder::follow(run / "checkpoints"));
+  TROUPE_TRY(auto folder, held_folder::follow(run / run_layout::checkpoints));
   return folder.names().map([](std::vector<std::string> names) {
     std::erase_if(names,
                   [](const std::string& x) { return x.starts_with('.'); });
@@ -134,20 +135,20 @@ verified_run verify_run(const fs::path& path) {
       names.push_back(one.data.name());
   } else {
     x.bad.push_back(
-      state
-        ? error{ec::corrupt, "there is no " + (path / "state.json").string()}
-        : state.error());
+      state ? error{ec::corrupt,
+                    "there is no " + (path / run_layout::state).string()}
+            : state.error());
     if (auto all = all_checkpoint_names(path))
       names = std::move(*all);
     else
       x.bad.push_back(all.error());
   }
   x.files += 2;
-  check_journal(path / "journal.jsonl",
+  check_journal(path / run_layout::journal,
                 state && *state ? (*state)->next_report : 0, x);
   for (auto& name : names) {
     auto before = x;
-    check_checkpoint(path / "checkpoints" / name, x);
+    check_checkpoint(path / run_layout::checkpoints / name, x);
     // A live run drops old checkpoints meanwhile.
     if (x.bad.size() > before.bad.size() && !still_has(path, name))
       x = std::move(before);

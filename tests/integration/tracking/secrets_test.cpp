@@ -18,6 +18,7 @@
 #include <troupe/train.hpp>
 
 #include "tests/support/sink_records.hpp"
+#include "troupe/runtime/run_layout.hpp"
 
 namespace troupe::internal::test {
 namespace {
@@ -119,6 +120,15 @@ void run_program(const temporary_folder& folder, const char* mode) {
   ASSERT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << printed;
 }
 
+std::vector<std::string> entries_of(const fs::path& path) {
+  std::vector<std::string> result;
+  boost::system::error_code code;
+  for (fs::directory_iterator i{path, code}, end; !code && i != end;
+       i.increment(code))
+    result.push_back(i->path().filename().string());
+  return result;
+}
+
 } // namespace
 
 TEST(secrets_test, no_secret_of_the_program_gets_into_ranks_files_or_output) {
@@ -133,6 +143,8 @@ TEST(secrets_test, no_secret_of_the_program_gets_into_ranks_files_or_output) {
   for (auto name : {"metrics.csv", "report.html", "result.json", "wandb",
                     "comet", "logs/rank_1.log"})
     EXPECT_TRUE(fs::exists(folder.path() / "runs/run" / name)) << name;
+  for (auto& x : entries_of(folder.path() / "runs/run"))
+    EXPECT_TRUE(x == "metrics.csv" || run_layout::is_own_name(x)) << x;
   // Ranks, the run's files and the output are all below this folder.
   std::vector<std::string> values{planted("PASSWORD"), planted("QUEUE")};
   for (std::string name : secrets)

@@ -18,8 +18,11 @@
 #include "tests/support/temporary_folder.hpp"
 #include "troupe/runtime/failpoint.hpp"
 #include "troupe/runtime/process/descriptor.hpp"
+#include "troupe/runtime/run_layout.hpp"
 #include "troupe/runtime/store/callback_cursor.hpp"
+#include "troupe/runtime/store/end_request.hpp"
 #include "troupe/runtime/store/journal_reader.hpp"
+#include "troupe/runtime/store/run_description.hpp"
 #include "troupe/runtime/store/run_store.hpp"
 
 using namespace troupe;
@@ -132,6 +135,28 @@ TEST_F(run_folder_test, refuses_a_second_driver_although_the_lock_was_removed) {
   EXPECT_EQ(writers(), "AA");
 }
 
+TEST_F(run_folder_test, knows_the_names_of_all_that_a_run_has) {
+  auto store = open().value();
+  auto start = store->begin_attempt().value();
+  ASSERT_TRUE(report(*store, start.attempt, 0, "A", true));
+  auto cursor = callback_cursor::open(*store).value();
+  auto folder = held_folder::open(run).value();
+  ASSERT_TRUE(save_description(folder, describe_run(folder, "r", {}).value()));
+  ASSERT_TRUE(send_end_request(folder, {own_identity()}));
+  ASSERT_TRUE(store->finish(run_status_kind::finished));
+  auto names = files_in(run);
+  for (auto& name : names)
+    EXPECT_TRUE(run_layout::is_own_name(name)) << name;
+  for (auto name : {run_layout::end_request, run_layout::callback_cursor,
+                    run_layout::description, run_layout::state})
+    EXPECT_EQ(std::ranges::count(names, name), 1) << name;
+  EXPECT_TRUE(run_layout::is_own_name("state.json.new"));
+  EXPECT_TRUE(run_layout::is_own_name("run.json.123456"));
+  EXPECT_TRUE(run_layout::is_own_name(".owner-7"));
+  for (auto name : {"metrics.csv", "logs.1", "notes.txt", "", "."})
+    EXPECT_FALSE(run_layout::is_own_name(name)) << name;
+}
+
 TEST_F(run_folder_test, an_ousted_driver_loses_nothing_and_writes_no_more) {
   auto first = open().value();
   auto a = first->begin_attempt().value();
@@ -234,9 +259,15 @@ TEST_F(run_folder_test, says_when_a_driver_on_another_host_may_still_write) {
   auto me = process_from_line(bytes_of(run / "attempts" / "4"));
   ASSERT_TRUE(me);
   EXPECT_EQ(*me, own_identity());
+  write_bytes(run / "attempts" / "notes.txt", "not a claim");
+  auto latest = latest_claim(run).value();
+  ASSERT_TRUE(latest);
+  EXPECT_EQ(latest->attempt, 4u);
+  EXPECT_EQ(latest->driver, own_identity());
   // One that gave the run back does not write.
   folder.reset();
   write_bytes(run / "attempts" / "4", "");
+  EXPECT_FALSE(latest_claim(run).value());
   EXPECT_FALSE(run_folder::open(storage.path(), "r").value()->claim(5).value());
 }
 

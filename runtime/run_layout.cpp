@@ -1,0 +1,31 @@
+#include "troupe/runtime/run_layout.hpp"
+
+namespace troupe::internal::run_layout {
+
+std::string_view plain_name(std::string_view name) noexcept {
+  auto dot = name.rfind('.');
+  if (dot == name.npos || dot == 0)
+    return name;
+  auto ending = name.substr(dot + 1);
+  auto is_number =
+    !ending.empty() && ending.find_first_not_of("0123456789") == ending.npos;
+  return is_number || ending == "new" ? name.substr(0, dot) : name;
+}
+
+std::optional<entry_kind> kind_of(std::string_view name) noexcept {
+  if (name.starts_with(owner_prefix))
+    return entry_kind::file;
+  auto plain = plain_name(name);
+  for (auto& x : entries) {
+    auto is_file = x.kind == entry_kind::file || x.kind == entry_kind::proof;
+    if (x.name == name || (is_file && x.name == plain))
+      return x.kind;
+  }
+  return std::nullopt;
+}
+
+bool is_own_name(std::string_view name) noexcept {
+  return kind_of(name).has_value();
+}
+
+} // namespace troupe::internal::run_layout

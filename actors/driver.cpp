@@ -275,6 +275,7 @@ void driver_state::started(const attempt_started& x) {
 
 void driver_state::ended(const attempt_ended& x) {
   group_alive = false;
+  close_mailboxes();
   error why;
   if (x.stopped || x.preempted)
     why = {ec::stopped,
@@ -288,6 +289,7 @@ void driver_state::ended(const attempt_ended& x) {
 
 void driver_state::failed(attempt_failed& x) {
   group_alive = false;
+  close_mailboxes();
   auto reason =
     x.ranks.empty() ? redacted(x.reason.message) : error_of(x.ranks).message;
   note_event("ranks_failed", {{"reason", reason}, {"started", x.started}});
@@ -328,9 +330,10 @@ void driver_state::advanced(const epoch_advanced& x) {
 }
 
 void driver_state::lost(const caf::down_msg& x) {
-  if (std::erase_if(followers, [&](const follower& who) {
-        return who.actor.address() == x.source;
-      }))
+  if (std::erase_if(
+        followers,
+        [&](const follower& who) { return who.actor.address() == x.source; })
+      || mailbox_lost(x.source))
     return;
   auto gone = [&](const char* who) {
     return error{ec::protocol,
@@ -340,7 +343,7 @@ void driver_state::lost(const caf::down_msg& x) {
     group_lost(gone("the worker group"));
   else if (x.source == args.committer.address())
     apply(run_events::run_failed{gone("the committer")});
-  else
+  else if (args.callbacks && x.source == args.callbacks.address())
     callbacks_lost(gone("the actor that calls callbacks"));
 }
 
@@ -348,6 +351,7 @@ void driver_state::group_lost(const error& reason) {
   if (ending.has_begun())
     return;
   group_alive = false;
+  close_mailboxes();
   announce(group_ended{begun->attempt, reason});
   refuse_batches({ec::stopped, "the attempt is over"});
   apply(run_events::run_failed{reason});
@@ -509,6 +513,12 @@ driver_actor::behavior_type driver(driver_state::pointer self,
     [&state](get_status) { return state.status(); },
     [&state](follow_run, run_observer_actor& who) {
       return state.follow_from_now(std::move(who));
+    },
+    [&state](follow_ranks, rank_observer_actor& who) {
+      return state.follow_ranks_from_now(std::move(who));
+    },
+    [&state](open_mailbox& x, postbox_actor& box) {
+      return state.open(x, box);
     },
     [&state](const attempt_started& x) { state.started(x); },
     [&state](const attempt_ended& x) { state.ended(x); },

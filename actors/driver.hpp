@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -157,6 +158,16 @@ struct driver_state {
   /// Whether there is anyone that *x* is unpacked for.
   bool has_listeners() const { return args.callbacks || !followers.empty(); }
 
+  // -- messages to ranks (driver_mailboxes.cpp)
+  caf::result<caf::actor> open(open_mailbox& x, postbox_actor& box);
+  caf::result<ranks_changed> follow_ranks_from_now(rank_observer_actor who);
+  /// Whether *who*, which is gone, was a mailbox or one that follows them.
+  bool mailbox_lost(const caf::actor_addr& who);
+  /// The ranks of the attempt are gone.
+  void close_mailboxes();
+  ranks_changed known_ranks() const;
+  void announce_mailboxes();
+
   void show();
   void note_event(std::string_view kind, const metrics& fields);
 
@@ -176,6 +187,8 @@ struct driver_state {
   std::set<std::string_view> noted_refusals; ///< By names of events.
   std::size_t callbacks_under_way = 0;
   std::vector<follower> followers;
+  std::map<int, caf::actor> mailboxes; ///< By rank, of this attempt.
+  std::vector<rank_observer_actor> rank_observers;
   std::size_t last_calls = 0; ///< Followers that have yet to answer the end.
   run_status shown;
   leave_deadline leave_by;

@@ -83,9 +83,9 @@ struct host_agent_state {
   void awaited(const reports_awaited& x);
   caf::result<barrier_released> join(join_barrier& x);
   caf::result<void> end_loop(loop_ended& x);
-  /// Lets the worker group answer *x*.
-  template <class Answer, class Message>
-  caf::result<Answer> pass_on(Message& x);
+  /// Lets the worker group answer *x*, which travels with *more*.
+  template <class Answer, class Message, class... More>
+  caf::result<Answer> pass_on(Message& x, More&... more);
 
   // -- what became of a rank
   void launched(const rank_launched& x);

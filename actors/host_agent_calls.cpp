@@ -77,8 +77,8 @@ caf::result<barrier_released> host_agent_state::join(join_barrier& x) {
   return promise;
 }
 
-template <class Answer, class Message>
-caf::result<Answer> host_agent_state::pass_on(Message& x) {
+template <class Answer, class Message, class... More>
+caf::result<Answer> host_agent_state::pass_on(Message& x, More&... more) {
   if (!group)
     return to_caf({ec::stopped, "no attempt has begun"});
   if (attempt)
@@ -87,7 +87,8 @@ caf::result<Answer> host_agent_state::pass_on(Message& x) {
   auto fail = [promise](caf::error& reason) mutable {
     promise.deliver(reason);
   };
-  auto answer = request(self, group, caf::infinite, std::move(x));
+  auto answer =
+    request(self, group, caf::infinite, std::move(x), std::move(more)...);
   if constexpr (std::is_void_v<Answer>)
     std::move(answer).then([promise]() mutable { promise.deliver(); }, fail);
   else
@@ -193,6 +194,9 @@ host_agent_actor::behavior_type host_agent(host_agent_state::pointer self,
     [&state](loop_ended& x) { return state.end_loop(x); },
     [&state](log_event& x) { return state.pass_on<void>(x); },
     [&state](get_checkpoints& x) { return state.pass_on<checkpoint_list>(x); },
+    [&state](open_mailbox& x, postbox_actor& box) {
+      return state.pass_on<caf::actor>(x, box);
+    },
     [&state](store_set& x) { return state.pass_on<void>(x); },
     [&state](store_get& x) { return state.pass_on<std::string>(x); },
     [&state](store_add& x) { return state.pass_on<std::int64_t>(x); },

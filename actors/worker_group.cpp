@@ -295,6 +295,12 @@ worker_group_actor::behavior_type worker_group(worker_group_state::pointer self,
     [&state, self](get_checkpoints& x) {
       return delegate(self, state.driver, std::move(x));
     },
+    [&state, self](open_mailbox& x,
+                   postbox_actor& box) -> caf::result<caf::actor> {
+      if (!state.current(x.attempt))
+        return to_caf(state.too_late(x.attempt));
+      return delegate(self, state.driver, std::move(x), std::move(box));
+    },
     [&state](store_set& x) { return state.set(x); },
     [&state](const store_get& x) { return state.get(x); },
     [&state](const store_add& x) { return state.add(x); },

@@ -37,6 +37,7 @@ std::vector<measurement> measurements() {
 #ifdef TROUPE_BENCH_TORCH
     {"restart", "ms", {.max_value = 60}, restart},
 #endif
+    {"message_to_rank_64m", "ms", {.max_ratio = 1.3}, message_to_rank},
     {"idle", "% of a core", {.max_value = 1}, idle},
   };
 }

@@ -28,6 +28,7 @@ figure sink_drain_mlflow(workplace& place);        // sink_drain.cpp
 figure commit(workplace& place);
 figure metric_update(workplace& place);
 figure restart(workplace& place);
+figure message_to_rank(workplace& place);
 figure idle(workplace& place);
 
 } // namespace troupe::internal::bench

@@ -9,7 +9,8 @@ namespace troupe::internal {
 
 actor_link::actor_link(caf::actor_system& system, network_thread* network,
                        agent_link args)
-  : self_(system, network), args_(std::move(args)), store_(system, args_) {}
+  : system_(system), network_(network), self_(system, network),
+    args_(std::move(args)), store_(system, args_) {}
 
 expected<void> actor_link::report(rank_report x, bool wait) {
   auto index = x.index;
@@ -117,10 +118,15 @@ void actor_link::note_stop(std::optional<stop_notice>& x) {
                            x->index);
 }
 
-template <class Answer, class Message>
-expected<Answer> actor_link::ask(Message message) {
+expected<caf::actor> actor_link::open_mailbox(const internal::open_mailbox& x,
+                                              const postbox_actor& box) {
+  return ask<caf::actor>(x, box);
+}
+
+template <class Answer, class... Message>
+expected<Answer> actor_link::ask(Message... message) {
   return request_answer<Answer>(*self_, args_, caf::infinite,
-                                std::move(message));
+                                std::move(message)...);
 }
 
 expected<void> actor_link::receive(report_request answer) {

@@ -36,6 +36,14 @@ public:
   /// Waits for the reports that were sent without waiting.
   expected<void> drain();
 
+  // -- for the rank's mailbox
+  /// Makes *box* known; the result is what others send to.
+  expected<caf::actor> open_mailbox(const internal::open_mailbox& x,
+                                    const postbox_actor& box);
+  caf::actor_system& system() noexcept { return system_; }
+  network_thread* network() noexcept { return network_; }
+  const agent_link& args() const noexcept { return args_; }
+
 private:
   /// Events that may be under way before `log` waits for the journal.
   static constexpr std::size_t max_events_ahead = 64;
@@ -44,12 +52,14 @@ private:
     std::declval<caf::blocking_actor*>(), std::declval<host_agent_actor&>(),
     caf::infinite, std::declval<internal::report>()));
 
-  template <class Answer, class Message>
-  expected<Answer> ask(Message message);
+  template <class Answer, class... Message>
+  expected<Answer> ask(Message... message);
   expected<void> receive(report_request answer);
   void note_stop(std::optional<stop_notice>& x);
   expected<std::string> join(bool broadcast, expected<std::string> payload);
 
+  caf::actor_system& system_;
+  network_thread* network_;
   network_waiter self_;
   agent_link args_;
   std::deque<report_request> under_way_;

@@ -58,15 +58,15 @@ error request_error(const agent_link& link, const caf::error& reason);
 
 /// Asks the agent behind *link* and waits for the answer, at most
 /// *limit*.
-template <class Answer, class Timeout, class Message>
+template <class Answer, class Timeout, class... Message>
 expected<Answer> request_answer(caf::blocking_actor& self,
                                 const agent_link& link, Timeout limit,
-                                Message message) {
+                                Message... message) {
   expected<Answer> result = failure(ec::protocol, "no answer");
   auto fail = [&](caf::error& reason) {
     result = tl::unexpected<error>{request_error(link, reason)};
   };
-  auto answer = request(&self, link.agent, limit, std::move(message));
+  auto answer = request(&self, link.agent, limit, std::move(message)...);
   if constexpr (std::is_void_v<Answer>)
     std::move(answer).receive([&] { result = {}; }, fail);
   else

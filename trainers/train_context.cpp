@@ -23,13 +23,6 @@ namespace {
 /// run, whose loop runs inside it.
 thread_local std::vector<train_context*> contexts;
 
-/// Throws *reason* in a train loop.
-[[noreturn]] void leave(error reason) {
-  if (reason.code == ec::stopped)
-    throw run_stopped{std::move(reason)};
-  throw train_error{std::move(reason)};
-}
-
 /// Events of the run itself, on which readers of its journal rely.
 constexpr std::array<std::string_view, 6> kinds_of_the_run{
   "attempt_begun", "driver_lost", "preempted",
@@ -42,7 +35,7 @@ constexpr std::size_t max_kind_bytes = 256;
 template <class T>
 T value_or_leave(expected<T> x) {
   if (!x)
-    leave(std::move(x.error()));
+    leave_loop(std::move(x.error()));
   return value_or_throw(std::move(x));
 }
 
@@ -103,7 +96,8 @@ void train_context::end() {
 
 rank_link& train_context::link_for(const char* call) {
   auto refuse = [&](const char* why) {
-    leave({ec::invalid_argument, concat("rank ", rank(), ": ", call, why)});
+    leave_loop(
+      {ec::invalid_argument, concat("rank ", rank(), ": ", call, why)});
   };
   if (ended_)
     refuse(" was called after the train loop had ended");
@@ -164,8 +158,8 @@ void train_context::send(const metrics& values,
                          const report_options& options) {
   auto& link = link_for("report()");
   if (in_hook_)
-    leave({ec::invalid_argument,
-           concat("rank ", rank(), ": report() was called by on_report")});
+    leave_loop({ec::invalid_argument,
+                concat("rank ", rank(), ": report() was called by on_report")});
   if (auto stop = link.stop_info();
       stop && stop->kind == stop_info::kind_type::finished && !knows_stop_)
     throw run_stopped{{ec::stopped, "the run ends: " + stop->reason}};
@@ -235,19 +229,19 @@ void train_context::call_hook(const metrics& values,
     return;
   if (failure.code != ec::stopped)
     hook_failure_ = failure;
-  leave(std::move(failure));
+  leave_loop(std::move(failure));
 }
 
 void train_context::log(loop_event x) {
   auto& link = link_for("log()");
   value_or_leave(validate(x.fields));
   if (x.kind.size() > max_kind_bytes)
-    leave({ec::invalid_argument,
-           concat("log(): a kind of ", x.kind.size(),
-                  " bytes is over the limit of ", max_kind_bytes)});
+    leave_loop({ec::invalid_argument,
+                concat("log(): a kind of ", x.kind.size(),
+                       " bytes is over the limit of ", max_kind_bytes)});
   if (std::ranges::find(kinds_of_the_run, x.kind) != kinds_of_the_run.end())
-    leave({ec::invalid_argument,
-           "log(): '" + x.kind + "' is an event of the run itself"});
+    leave_loop({ec::invalid_argument,
+                "log(): '" + x.kind + "' is an event of the run itself"});
   value_or_leave(link.log(std::move(x)));
 }
 

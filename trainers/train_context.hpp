@@ -217,6 +217,9 @@ public:
   /// The control plane.
   rank_link& link() const noexcept { return *x_.link_; }
 
+  /// The same for *call*, which throws if this thread may not make it now.
+  rank_link& link_for(const char* call) const { return x_.link_for(call); }
+
   /// A slot for the data plane (group, device) of the trainer that started the
   /// loop, until the loop has ended.
   std::any& data_plane() const noexcept { return x_.data_plane_; }

@@ -36,4 +36,15 @@ class run_stopped : public train_error {
   using train_error::train_error;
 };
 
+namespace internal {
+
+/// Throws *reason* in a train loop.
+[[noreturn]] inline void leave_loop(error reason) {
+  if (reason.code == ec::stopped)
+    throw run_stopped{std::move(reason)};
+  throw train_error{std::move(reason)};
+}
+
+} // namespace internal
+
 } // namespace troupe

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstddef>
+#include <span>
 #include <utility>
 
 #include <caf/actor_addr.hpp>
@@ -125,6 +127,23 @@ caf::binary_deserializer deserializer_of(const Bytes& bytes) {
     return caf::binary_deserializer{bytes.data(), bytes.size()};
   else
     return caf::binary_deserializer{nullptr, bytes.data(), bytes.size()};
+}
+
+/// Writes *bytes* as they are.
+inline bool put_bytes(caf::binary_serializer& sink,
+                      std::span<const std::byte> bytes) {
+#if CAF_VERSION >= 10000
+  return sink.value(caf::const_byte_span{bytes.data(), bytes.size()});
+#else
+  auto first = reinterpret_cast<const caf::byte*>(bytes.data());
+  return sink.value(caf::span<const caf::byte>{first, bytes.size()});
+#endif
+}
+
+/// What is yet to be read.
+inline std::span<const std::byte> rest_of(const caf::binary_deserializer& x) {
+  auto rest = x.remainder();
+  return {reinterpret_cast<const std::byte*>(rest.data()), rest.size()};
 }
 
 } // namespace troupe::internal

@@ -4,6 +4,7 @@
 #include <caf/typed_actor.hpp>
 
 #include "troupe/actors/protocol/callback_messages.hpp"
+#include "troupe/actors/protocol/mailbox_messages.hpp"
 #include "troupe/runtime/values/run_control.hpp"
 #include "troupe/runtime/values/run_status.hpp"
 
@@ -40,6 +41,9 @@ using run_control_actor = caf::typed_actor<
   // From now on the actor gets what callbacks get, first `before_run`. The run
   // does not wait for its answers: while 64 are open, it gets no reports, so
   // their indices may have gaps. It obeys an order in an answer.
-  caf::result<run_status>(follow_run, run_observer_actor)>;
+  caf::result<run_status>(follow_run, run_observer_actor),
+  // From now on the actor learns which ranks take messages; the answer says
+  // which do now.
+  caf::result<ranks_changed>(follow_ranks, rank_observer_actor)>;
 
 } // namespace troupe

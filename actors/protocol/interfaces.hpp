@@ -8,6 +8,7 @@
 #include "troupe/actors/protocol/callback_messages.hpp"
 #include "troupe/actors/protocol/control_messages.hpp"
 #include "troupe/actors/protocol/host_messages.hpp"
+#include "troupe/actors/protocol/mailbox_messages.hpp"
 #include "troupe/actors/protocol/messages.hpp"
 #include "troupe/actors/protocol/store_messages.hpp"
 #include "troupe/runtime/values/run_status.hpp"
@@ -35,6 +36,8 @@ using driver_actor = caf::typed_actor<
   caf::result<run_status>(get_status),
   // Anyone lets an actor follow the run.
   caf::result<run_status>(follow_run, run_observer_actor),
+  // Anyone lets an actor follow which ranks take messages.
+  caf::result<ranks_changed>(follow_ranks, rank_observer_actor),
   // The worker group reports how an attempt starts, runs and ends.
   caf::result<void>(attempt_started), caf::result<void>(attempt_ended),
   caf::result<void>(attempt_failed), caf::result<void>(attempt_warning),
@@ -46,6 +49,9 @@ using driver_actor = caf::typed_actor<
   caf::result<void>(log_event),
   // A rank asks what the run has kept; agent and group pass it on.
   caf::result<checkpoint_list>(get_checkpoints),
+  // A rank takes messages from now on; agent and group pass it on. Answers with
+  // what others send them to.
+  caf::result<caf::actor>(open_mailbox, postbox_actor),
   // The run's store, which looks once a second, ends the run.
   caf::result<void>(storage_lost)>;
 
@@ -80,6 +86,8 @@ using worker_group_actor = caf::typed_actor<
   caf::result<void>(log_event),
   // A rank asks what the run has kept; passed on to the driver.
   caf::result<checkpoint_list>(get_checkpoints),
+  // A rank takes messages; passed on to the driver.
+  caf::result<caf::actor>(open_mailbox, postbox_actor),
   // The rendezvous store. Gets and waits answer once their keys exist.
   caf::result<void>(store_set), caf::result<std::string>(store_get),
   caf::result<std::int64_t>(store_add), caf::result<bool>(store_check),
@@ -113,8 +121,9 @@ using host_agent_actor = caf::typed_actor<
   // A rank's loop is over; answers at once, so that the rank can go.
   caf::result<void>(loop_ended),
   // A rank's calls that are passed on to the group as they are: events,
-  // checkpoints, the rendezvous store.
+  // checkpoints, its mailbox, the rendezvous store.
   caf::result<void>(log_event), caf::result<checkpoint_list>(get_checkpoints),
+  caf::result<caf::actor>(open_mailbox, postbox_actor),
   caf::result<void>(store_set), caf::result<std::string>(store_get),
   caf::result<std::int64_t>(store_add), caf::result<bool>(store_check),
   caf::result<void>(store_wait), caf::result<bool>(store_erase),

@@ -11,6 +11,8 @@ namespace troupe {
 
 using namespace internal;
 
+static_assert(caf::id_block::troupe::end <= first_user_type_id);
+
 void register_messages() {
   static std::once_flag once;
   std::call_once(once, [] {

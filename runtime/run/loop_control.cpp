@@ -11,8 +11,9 @@ void loop_control::end(error reason) {
   reason_ = std::move(reason);
   ended_at_ = std::chrono::system_clock::now();
   ended_.store(true, std::memory_order_release);
-  if (auto f = std::exchange(listener_, nullptr))
-    f(reason_);
+  for (auto& listener : listeners_)
+    if (auto f = std::exchange(listener, nullptr))
+      f(reason_);
 }
 
 void loop_control::preempt(troupe::stop_info info, std::uint64_t index) {
@@ -52,12 +53,12 @@ error loop_control::reason() const {
   return reason_;
 }
 
-void loop_control::on_end(std::function<void(const error&)> f) {
+void loop_control::on_end(std::function<void(const error&)> f, listener who) {
   std::lock_guard guard{mutex_};
   if (ended_ && f)
     f(reason_);
   else
-    listener_ = std::move(f);
+    listeners_[static_cast<std::size_t>(who)] = std::move(f);
 }
 
 } // namespace troupe::internal

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -17,6 +18,9 @@ namespace troupe::internal {
 /// preempted.
 class loop_control {
 public:
+  /// Who is called when the loop is to end.
+  enum class listener { data_plane, mailbox };
+
   /// Ends the loop for *reason*; only the first call counts.
   void end(error reason);
 
@@ -42,9 +46,10 @@ public:
   error reason() const;
 
   /// Calls *f* once when the loop is to end, on the thread that ends it, or
-  /// here and now if it has been ended. An empty function removes the last one;
-  /// when this returns, no call is under way.
-  void on_end(std::function<void(const error&)> f);
+  /// here and now if it has been ended. An empty function removes the last one
+  /// of *who*; when this returns, no call is under way.
+  void on_end(std::function<void(const error&)> f,
+              listener who = listener::data_plane);
 
 private:
   std::atomic<bool> ended_{false};
@@ -55,7 +60,7 @@ private:
   std::chrono::system_clock::time_point ended_at_;
   troupe::stop_info info_;
   std::uint64_t index_ = 0;
-  std::function<void(const error&)> listener_;
+  std::array<std::function<void(const error&)>, 2> listeners_;
 };
 
 } // namespace troupe::internal

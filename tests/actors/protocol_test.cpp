@@ -215,6 +215,14 @@ void for_each_sample(F f) {
   f(host_tick{2, 1});
   f(agent_launched{3});
   f(launcher_ended{3, "text", true});
+  f(follow_ranks{});
+  f(ranks_changed{2, 4, {}});
+  f(open_mailbox{2, 1, 3, 4});
+  f(mail{5, true, true, caf::make_message(problem)});
+  f(mail_answer{5, problem, caf::make_message(problem)});
+  f(mail_taken{5});
+  f(mail_dropped{5});
+  f(shared_bytes::copy_of(std::as_bytes(std::span{"text", 4})));
 }
 
 template <class T>
@@ -268,6 +276,8 @@ std::string describe_protocol() {
   describe<user_callback_actor>(*system, "user_callback", text);
   describe<run_observer_actor>(*system, "run_observer", text);
   describe<run_control_actor>(*system, "run_control", text);
+  describe<rank_observer_actor>(*system, "rank_observer", text);
+  describe<postbox_actor>(*system, "postbox", text);
   text += "\n# Type ids, counted from the first of ours.\n";
   for (auto id = first_id; id < end_id; ++id)
     text +=

@@ -52,6 +52,10 @@ recorded_driver(driver_actor::pointer self,
     [](const resize_callback_queue&) {},
     [](get_status) { return run_status{}; },
     [](follow_run, const run_observer_actor&) { return run_status{}; },
+    [](follow_ranks, const rank_observer_actor&) { return ranks_changed{}; },
+    [](const open_mailbox&, const postbox_actor& box) {
+      return caf::actor_cast<caf::actor>(box);
+    },
     [record](const attempt_started& x) { record->started.push_back(x); },
     [record](const attempt_ended& x) { record->ended.push_back(x); },
     [record](const attempt_failed& x) { record->failed.push_back(x); },

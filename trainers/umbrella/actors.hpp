@@ -10,4 +10,5 @@
 #include "troupe/actors/transport/published_socket.hpp"
 #include "troupe/actors/transport/system_config.hpp"
 #include "troupe/train.hpp"
+#include "troupe/trainers/rank_mailbox.hpp"
 #include "troupe/trainers/run_handle.hpp"

@@ -89,6 +89,19 @@ TEST(loop_control_test, a_removed_listener_is_not_called) {
   EXPECT_EQ(calls, 0);
 }
 
+TEST(loop_control_test, each_kind_of_listener_is_called) {
+  loop_control control;
+  auto groups = 0, mailboxes = 0;
+  control.on_end([&](const error&) { ++groups; });
+  control.on_end([&](const error&) { ++mailboxes; },
+                 loop_control::listener::mailbox);
+  control.on_end({});
+  control.on_end([&](const error&) { ++groups; });
+  control.end(first);
+  EXPECT_EQ(groups, 1);
+  EXPECT_EQ(mailboxes, 1);
+}
+
 TEST(loop_control_test, the_last_listener_replaces_the_one_before) {
   loop_control control;
   int before = 0;

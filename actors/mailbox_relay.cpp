@@ -1,0 +1,136 @@
+#include "troupe/actors/mailbox_relay.hpp"
+
+#include <utility>
+
+#include "troupe/actors/callback_chain.hpp"
+#include "troupe/actors/compat/messaging.hpp"
+#include "troupe/actors/protocol/error_code.hpp"
+#include "troupe/runtime/text.hpp"
+
+namespace troupe::internal {
+
+namespace {
+
+/// A buffer of this thread; more memory than this is given back.
+constexpr std::size_t kept_scratch = 1024 * 1024;
+thread_local caf::byte_buffer scratch;
+
+} // namespace
+
+expected<void> check_length(caf::actor_system& system, const caf::message& x,
+                            const std::string& what) {
+  scratch.clear();
+  caf::binary_serializer sink{system, scratch};
+  if (!x.save(sink))
+    return failure(ec::invalid_argument, what + " cannot be serialized: "
+                                           + caf::to_string(sink.get_error()));
+  auto size = scratch.size();
+  if (scratch.capacity() > kept_scratch)
+    caf::byte_buffer{}.swap(scratch);
+  if (size <= longest_message)
+    return {};
+  return failure(ec::invalid_argument,
+                 concat(what, " has ", size, " bytes, the limit is ",
+                        longest_message,
+                        ": to ranks on the driver's host bulk data travels as "
+                        "shared_bytes"));
+}
+
+std::string mailbox_relay_state::rank_text() const {
+  return concat("rank ", args.order.rank, " of attempt ", args.order.attempt);
+}
+
+caf::skippable_result mailbox_relay_state::pass_on(caf::message& x) {
+  auto wants_answer = self->current_message_id().is_request();
+  auto refuse = [&](ec code, std::string why) -> caf::skippable_result {
+    if (wants_answer)
+      return to_caf({code, std::move(why)});
+    // An error would end a sender that does not expect it.
+    window.drop();
+    return caf::delegated<caf::message>{};
+  };
+  if (x.size() != 1)
+    return refuse(ec::invalid_argument,
+                  concat("a message to ", rank_text(),
+                         " must be one value, this one has ", x.size()));
+  if (!window.take_place())
+    return refuse(ec::conflict,
+                  concat(rank_text(), " takes no more messages now: ",
+                         window.capacity(), " wait for its loop, the limit"));
+  if (auto ok = prepare(x); !ok) {
+    window.give_back(1);
+    return refuse(ok.error().code, ok.error().message);
+  }
+  auto id = next_id++;
+  if (wants_answer)
+    unanswered.emplace(id, self->make_response_promise());
+  send(self, args.postbox,
+       mail{id, wants_answer, args.order.node_rank == 0, std::move(x)});
+  return caf::delegated<caf::message>{};
+}
+
+expected<void> mailbox_relay_state::prepare(const caf::message& x) {
+  if (args.postbox.node() == self->system().node())
+    return {};
+  near_scope scope{args.order.node_rank == 0};
+  TROUPE_TRY_VOID(
+    check_length(self->system(), x, "a message to " + rank_text()));
+  if (scope.has_shared())
+    held.emplace_back(next_id, x);
+  return {};
+}
+
+void mailbox_relay_state::answer(mail_answer& x) {
+  auto waiting = unanswered.extract(x.id);
+  if (!waiting)
+    return;
+  if (x.refusal)
+    waiting.mapped().deliver(to_caf(x.refusal));
+  else
+    waiting.mapped().deliver(std::move(x.body));
+}
+
+void mailbox_relay_state::taken(const mail_taken& x) {
+  window.give_back(x.messages);
+  messages_taken += x.messages;
+  // The rank reads messages in order, and takes none that it has not read.
+  while (!held.empty() && held.front().first < messages_taken)
+    held.pop_front();
+  if (auto dropped = window.news_of_drops())
+    send(self, args.postbox, mail_dropped{*dropped});
+}
+
+void mailbox_relay_state::end(const error& reason) {
+  auto why = to_caf(reason);
+  for (auto& [id, promise] : std::exchange(unanswered, {}))
+    promise.deliver(why);
+  self->quit(why);
+}
+
+caf::behavior mailbox_relay(mailbox_relay_state::pointer self,
+                            mailbox_relay_args args) {
+  auto& state = state_of(self);
+  state.self = self;
+  state.window = mailbox_window{args.order.capacity};
+  state.args = std::move(args);
+  auto on_down = [&state](const caf::down_msg&) {
+    state.end({ec::stopped, state.rank_text() + " is gone"});
+  };
+  monitor(self, state.args.postbox, on_down);
+  monitor(self, state.args.driver, on_down);
+  state.args.driver = nullptr; // It outlives no one.
+  self->set_default_handler(
+    [&state](caf::scheduled_actor*, caf::message& x) -> caf::skippable_result {
+      return state.pass_on(x);
+    });
+  return {
+    [&state](mail_answer& x) { state.answer(x); },
+    [&state](const mail_taken& x) { state.taken(x); },
+    // The attempt is over, or the rank has closed its mailbox.
+    [&state](const attempt_over&) {
+      state.end({ec::stopped, state.rank_text() + " takes no more messages"});
+    },
+  };
+}
+
+} // namespace troupe::internal

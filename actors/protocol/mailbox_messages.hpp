@@ -1,0 +1,136 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+
+#include <caf/actor.hpp>
+#include <caf/message.hpp>
+#include <caf/result.hpp>
+#include <caf/typed_actor.hpp>
+
+#include "troupe/actors/protocol/shared_bytes.hpp"
+#include "troupe/runtime/error.hpp"
+
+// How messages of the user's own reach the loops of ranks: through the MAILBOX
+// RELAY of a rank, an actor beside the driver that is all that others see of
+// the rank, and its POSTBOX, an actor in the rank.
+
+namespace troupe {
+
+/// Lets an actor, which travels with it, follow the mailboxes of the ranks.
+struct follow_ranks {};
+
+template <class Inspector>
+bool inspect(Inspector& f, follow_ranks& x) {
+  return f.object(x).fields();
+}
+
+/// The ranks that take messages now, by rank. Sent whenever a rank has opened
+/// its mailbox or has left; without ranks when the attempt is over.
+struct ranks_changed {
+  std::uint64_t attempt = 0;
+  int world_size = 1;
+  std::map<int, caf::actor> ranks;
+
+  /// Whether every rank takes messages.
+  bool is_complete() const noexcept {
+    return ranks.size() == static_cast<std::size_t>(world_size);
+  }
+};
+
+template <class Inspector>
+bool inspect(Inspector& f, ranks_changed& x) {
+  return f.object(x).fields(f.field("attempt", x.attempt),
+                            f.field("world_size", x.world_size),
+                            f.field("ranks", x.ranks));
+}
+
+/// An actor that sends messages to ranks, and so follows who they are.
+using rank_observer_actor = caf::typed_actor<caf::result<void>(ranks_changed)>;
+
+namespace internal {
+
+/// *rank* takes messages. Travels with its postbox; the answer is its relay.
+struct open_mailbox {
+  std::uint64_t attempt = 0;
+  int rank = 0;
+  int node_rank = 0;          ///< Its host; 0: that of the driver.
+  std::uint64_t capacity = 1; ///< Messages that may wait for its loop.
+};
+
+template <class Inspector>
+bool inspect(Inspector& f, open_mailbox& x) {
+  return f.object(x).fields(
+    f.field("attempt", x.attempt), f.field("rank", x.rank),
+    f.field("node_rank", x.node_rank), f.field("capacity", x.capacity));
+}
+
+/// A message of a user, on its way to the loop.
+struct mail {
+  std::uint64_t id = 0;
+  bool wants_answer = false;
+  bool is_near = false; ///< The rank is on the host of its relay.
+  caf::message body;    ///< Empty: the rank cannot read it.
+};
+
+template <class Inspector>
+bool inspect(Inspector& f, mail& x) {
+  auto head = f.object(x).fields(f.field("id", x.id),
+                                 f.field("wants_answer", x.wants_answer),
+                                 f.field("is_near", x.is_near));
+  near_scope scope{x.is_near};
+  if constexpr (Inspector::is_loading) {
+    // The last part of a frame: what follows need not be found.
+    if (head && !f.apply(x.body))
+      x.body = {};
+    return head;
+  } else {
+    return head && f.apply(x.body);
+  }
+}
+
+/// What the loop answers to the mail *id*.
+struct mail_answer {
+  std::uint64_t id = 0;
+  error refusal; ///< `ec::none`: *body* is the answer.
+  caf::message body;
+};
+
+template <class Inspector>
+bool inspect(Inspector& f, mail_answer& x) {
+  return f.object(x).fields(f.field("id", x.id), f.field("refusal", x.refusal),
+                            f.field("body", x.body));
+}
+
+/// The loop has taken that many messages since the last time.
+struct mail_taken {
+  std::uint64_t messages = 0;
+};
+
+template <class Inspector>
+bool inspect(Inspector& f, mail_taken& x) {
+  return f.object(x).fields(f.field("messages", x.messages));
+}
+
+/// So many messages that wanted no answer were dropped so far, for want of
+/// room.
+struct mail_dropped {
+  std::uint64_t messages = 0;
+};
+
+template <class Inspector>
+bool inspect(Inspector& f, mail_dropped& x) {
+  return f.object(x).fields(f.field("messages", x.messages));
+}
+
+/// The POSTBOX actor: takes messages in a rank and puts them in order for its
+/// loop.
+using postbox_actor = caf::typed_actor<
+  // The relay passes a message on.
+  caf::result<void>(mail),
+  // The relay had to drop some.
+  caf::result<void>(mail_dropped)>;
+
+} // namespace internal
+
+} // namespace troupe

@@ -1,0 +1,80 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <type_traits>
+
+#include <caf/binary_deserializer.hpp>
+#include <caf/binary_serializer.hpp>
+
+namespace troupe {
+
+namespace internal {
+class bytes_block;
+} // namespace internal
+
+/// Bytes that never change, for messages: a tensor, a batch. Copies share them.
+/// To a rank on the driver's host they travel in memory that both processes
+/// map, not through the socket, so that they may be of any size.
+class shared_bytes {
+public:
+  shared_bytes() = default;
+
+  /// A copy of *bytes*.
+  static shared_bytes copy_of(std::span<const std::byte> bytes);
+
+  const std::byte* data() const noexcept;
+  std::size_t size() const noexcept;
+  std::span<const std::byte> bytes() const noexcept { return {data(), size()}; }
+
+  // -- how they travel
+  bool save(caf::binary_serializer& sink) const;
+  bool load(caf::binary_deserializer& source);
+
+private:
+  std::shared_ptr<internal::bytes_block> block_; // null: empty
+};
+
+template <class Inspector>
+bool inspect(Inspector& f, shared_bytes& x) {
+  if constexpr (std::is_same_v<Inspector, caf::binary_serializer>) {
+    return x.save(f);
+  } else if constexpr (std::is_same_v<Inspector, caf::binary_deserializer>) {
+    return x.load(f);
+  } else { // For people alone.
+    auto size = static_cast<std::uint64_t>(x.size());
+    return f.object(x).fields(f.field("size", size));
+  }
+}
+
+namespace internal {
+
+/// While one exists, `shared_bytes` that this thread saves go to a process of
+/// this host, which can map their memory. They must live until it has.
+class near_scope {
+public:
+  explicit near_scope(bool is_near) noexcept;
+  ~near_scope();
+
+  near_scope(const near_scope&) = delete;
+  near_scope& operator=(const near_scope&) = delete;
+
+  /// Whether any were saved so.
+  bool has_shared() const noexcept { return shared_; }
+
+  /// The innermost one of this thread; nullptr: there is none.
+  static near_scope* current() noexcept;
+
+  bool is_near() const noexcept { return is_near_; }
+  void note_shared() noexcept { shared_ = true; }
+
+private:
+  near_scope* outer_;
+  bool is_near_;
+  bool shared_ = false;
+};
+
+} // namespace internal
+
+} // namespace troupe

@@ -1,0 +1,524 @@
+// Messages of a service's own to the loops of ranks, and their answers.
+
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <condition_variable>
+#include <csignal>
+#include <cstring>
+#include <fstream>
+#include <mutex>
+
+#include <caf/io/middleman.hpp>
+#include <caf/scoped_actor.hpp>
+#include <gmock/gmock.h>
+#include <troupe/actors.hpp>
+
+#include "tests/integration/run/run_test.hpp"
+#include "troupe/actors/compat/messaging.hpp"
+
+extern char** environ;
+
+namespace troupe::internal::test {
+
+/// What the service asks a rank.
+struct question {
+  int number = 0;
+  std::string deed;
+};
+
+template <class Inspector>
+bool inspect(Inspector& f, question& x) {
+  return f.object(x).fields(f.field("number", x.number),
+                            f.field("deed", x.deed));
+}
+
+struct reply {
+  int rank = 0;
+  int number = 0;
+  std::uint64_t dropped = 0;
+};
+
+template <class Inspector>
+bool inspect(Inspector& f, reply& x) {
+  return f.object(x).fields(f.field("rank", x.rank),
+                            f.field("number", x.number),
+                            f.field("dropped", x.dropped));
+}
+
+/// Answered beside the loop.
+struct ping {};
+
+template <class Inspector>
+bool inspect(Inspector& f, ping& x) {
+  return f.object(x).fields();
+}
+
+/// Asks a rank to send its rank to an actor.
+struct introduce_to {
+  caf::actor who;
+};
+
+template <class Inspector>
+bool inspect(Inspector& f, introduce_to& x) {
+  return f.object(x).fields(f.field("who", x.who));
+}
+
+} // namespace troupe::internal::test
+
+CAF_BEGIN_TYPE_ID_BLOCK(mailbox_test, ::troupe::first_user_type_id)
+CAF_ADD_TYPE_ID(mailbox_test, (troupe::internal::test::question))
+CAF_ADD_TYPE_ID(mailbox_test, (troupe::internal::test::reply))
+CAF_ADD_TYPE_ID(mailbox_test, (troupe::internal::test::ping))
+CAF_ADD_TYPE_ID(mailbox_test, (troupe::internal::test::introduce_to))
+CAF_END_TYPE_ID_BLOCK(mailbox_test)
+
+namespace troupe::internal::test {
+
+using testing::HasSubstr;
+using namespace std::chrono_literals;
+
+namespace {
+
+struct loop_plan {
+  std::uint64_t capacity = 256;
+  std::string gate; ///< A FIFO that the loop opens before it receives.
+  std::string note; ///< A file that says that the loop was stopped.
+
+  template <class Archive>
+  void serialize(Archive& ar) {
+    ar(capacity, gate, note);
+  }
+};
+
+/// Answers questions until one is negative.
+void answering_loop(train_context& context, const loop_plan& plan) {
+  rank_mailbox mailbox{context, {.capacity = plan.capacity}};
+  mailbox.on<ping>([&](const ping&) { return reply{context.rank()}; });
+  mailbox.on<introduce_to>([&](const introduce_to& x) {
+    send_anonymous(x.who, reply{context.rank(), 17});
+  });
+  mailbox.on<shared_bytes>([&](const shared_bytes& x) {
+    auto last = x.bytes().back();
+    return reply{static_cast<int>(last), static_cast<int>(x.size() >> 20)};
+  });
+  if (!plan.gate.empty())
+    std::ifstream{plan.gate}.get();
+  try {
+    for (auto open = true; open;) {
+      auto asked = mailbox.receive<question>();
+      if (asked.value.deed == "die")
+        ::raise(SIGKILL);
+      if (asked.value.deed == "refuse")
+        asked.refuse({ec::invalid_argument, "no answer to that"});
+      else
+        asked.answer(
+          reply{context.rank(), 2 * asked.value.number, mailbox.dropped()});
+      open = asked.value.number >= 0;
+    }
+  } catch (const run_stopped&) {
+    std::ofstream{plan.note} << "stopped";
+    throw;
+  }
+  context.report({{"rank", context.rank()}});
+}
+
+/// The ranks of a run, as an actor that follows them hears of them.
+class rank_watch {
+public:
+  rank_watch(caf::actor_system& system, const run_control_actor& run)
+    : actor_(system.spawn(
+      follower, run,
+      std::function{[this](const ranks_changed& x) { note(x); }})) {}
+
+  ~rank_watch() { caf::anon_send_exit(actor_, caf::exit_reason::kill); }
+
+  /// The first news of all ranks of an attempt from *attempt* on.
+  ranks_changed all(std::uint64_t attempt = 0) {
+    return wait([&](const ranks_changed& x) {
+      return x.is_complete() && x.attempt >= attempt;
+    });
+  }
+
+  ranks_changed wait(const std::function<bool(const ranks_changed&)>& f) {
+    std::unique_lock lock{mutex_};
+    auto is_there = changed_.wait_for(lock, 60s, [&] { return f(last_); });
+    EXPECT_TRUE(is_there);
+    return last_;
+  }
+
+private:
+  static rank_observer_actor::behavior_type
+  follower(rank_observer_actor::pointer self, const run_control_actor& run,
+           std::function<void(const ranks_changed&)> note) {
+    request(self, run, 30s, follow_ranks{}, rank_observer_actor{self})
+      .then(note, [](const caf::error& x) { ADD_FAILURE() << to_string(x); });
+    return {note};
+  }
+
+  void note(const ranks_changed& x) {
+    std::lock_guard guard{mutex_};
+    last_ = x;
+    changed_.notify_all();
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  ranks_changed last_;
+  rank_observer_actor actor_;
+};
+
+/// What *rank* answers to *x*.
+template <class Message>
+expected<reply> ask(caf::scoped_actor& self, const caf::actor& rank,
+                    Message x) {
+  expected<reply> result;
+  request(self, rank, 60s, std::move(x))
+    .receive(
+      [&](const reply& y) { result = y; },
+      [&](const caf::error& y) { result = tl::unexpected{from_caf(y)}; });
+  return result;
+}
+
+/// What a service without Troupe's settings has.
+struct plain_config : caf::actor_system_config {
+  plain_config() {
+    load<caf::io::middleman>();
+    set("caf.scheduler.max-threads", 2);
+  }
+};
+
+class rank_mailbox_test : public run_test {
+protected:
+  expected<run_handle> start(loop_plan plan, scaling_config scaling,
+                             const std::string& name = "run") {
+    train_options options{.scaling = scaling, .run = config(name)};
+    options.run.failure.max_failures = 1;
+    plan.note = note.string();
+    return data_parallel_trainer{answering_loop, plan, options}.start(system);
+  }
+
+  void end(const ranks_changed& known) {
+    for (auto& [rank, handle] : known.ranks)
+      send_anonymous(handle, question{-1, {}});
+  }
+
+  fs::path note = storage_ / "note";
+  system_config settings;
+  caf::actor_system system{settings};
+  caf::scoped_actor self{system};
+};
+
+} // namespace
+
+TEST_F(rank_mailbox_test, a_service_asks_the_loop_of_each_rank) {
+  auto run = start({}, {.num_workers = 2});
+  ASSERT_TRUE(run) << run.error().message;
+  {
+    rank_watch watch{system, run->control()};
+    auto known = watch.all();
+    ASSERT_EQ(known.ranks.size(), 2u);
+    for (auto& [rank, handle] : known.ranks)
+      for (auto i = 0; i < 600; ++i) {
+        auto answer = ask(self, handle, question{i, {}});
+        ASSERT_TRUE(answer) << answer.error().message;
+        ASSERT_EQ(answer->rank, rank);
+        ASSERT_EQ(answer->number, 2 * i);
+      }
+    auto refused = ask(self, known.ranks[1], question{1, "refuse"});
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code, ec::invalid_argument);
+    EXPECT_EQ(refused.error().message, "no answer to that");
+    end(known);
+    watch.wait([](const ranks_changed& x) { return x.ranks.empty(); });
+  }
+  EXPECT_EQ(run->wait().status, run_status_kind::finished);
+}
+
+TEST_F(rank_mailbox_test, handlers_answer_while_the_loop_computes) {
+  auto gate = storage_ / "gate";
+  ASSERT_EQ(::mkfifo(gate.c_str(), 0600), 0);
+  auto run = start({.gate = gate.string()}, {.num_workers = 1});
+  ASSERT_TRUE(run) << run.error().message;
+  rank_watch watch{system, run->control()};
+  auto known = watch.all();
+  auto answer = ask(self, known.ranks[0], ping{});
+  ASSERT_TRUE(answer) << answer.error().message;
+  EXPECT_EQ(answer->rank, 0);
+  // A rank can send to an actor whose handle it was given.
+  caf::scoped_actor other{system};
+  send_anonymous(known.ranks[0], introduce_to{caf::actor{other}});
+  other->receive([](const reply& x) { EXPECT_EQ(x.number, 17); });
+  std::ofstream{gate.string()} << "g";
+  end(known);
+  EXPECT_EQ(run->wait().status, run_status_kind::finished);
+}
+
+TEST_F(rank_mailbox_test, a_full_mailbox_refuses_requests_and_counts_the_rest) {
+  auto gate = storage_ / "gate";
+  ASSERT_EQ(::mkfifo(gate.c_str(), 0600), 0);
+  auto run = start({.capacity = 2, .gate = gate.string()}, {.num_workers = 1});
+  ASSERT_TRUE(run) << run.error().message;
+  rank_watch watch{system, run->control()};
+  auto rank = watch.all().ranks.at(0);
+  send_anonymous(rank, question{1, {}});
+  send_anonymous(rank, question{2, {}});
+  auto refused = ask(self, rank, question{3, {}});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ec::conflict);
+  EXPECT_THAT(refused.error().message, HasSubstr("rank 0"));
+  EXPECT_THAT(refused.error().message, HasSubstr("2 wait for its loop"));
+  for (auto i = 0; i < 3; ++i)
+    send_anonymous(rank, question{4, {}});
+  std::ofstream{gate.string()} << "g";
+  expected<reply> answer = refused; // Until the loop has made room.
+  while (!answer && answer.error().code == ec::conflict)
+    answer = ask(self, rank, question{5, {}});
+  ASSERT_TRUE(answer) << answer.error().message;
+  answer = ask(self, rank, question{-1, {}});
+  ASSERT_TRUE(answer) << answer.error().message;
+  EXPECT_EQ(answer->dropped, 3u);
+  EXPECT_EQ(run->wait().status, run_status_kind::finished);
+}
+
+TEST_F(rank_mailbox_test, a_restarted_rank_never_sees_older_messages) {
+  auto gate = storage_ / "gate";
+  auto run = start({}, {.num_workers = 2});
+  ASSERT_TRUE(run) << run.error().message;
+  rank_watch watch{system, run->control()};
+  auto before = watch.all();
+  send_anonymous(before.ranks[1], question{1, "die"});
+  for (auto i = 0; i < 100; ++i)
+    send_anonymous(before.ranks[1], question{-1, {}});
+  auto after = watch.all(1);
+  EXPECT_EQ(after.attempt, 1u);
+  for (auto& [rank, handle] : before.ranks)
+    EXPECT_FALSE(ask(self, handle, question{3, {}})) << rank;
+  for (auto& [rank, handle] : after.ranks) {
+    auto answer = ask(self, handle, question{3, {}});
+    ASSERT_TRUE(answer) << answer.error().message;
+    EXPECT_EQ(answer->rank, rank);
+    EXPECT_EQ(answer->number, 6);
+  }
+  end(after);
+  EXPECT_EQ(run->wait().status, run_status_kind::finished);
+}
+
+TEST_F(rank_mailbox_test, a_request_to_a_rank_that_dies_is_answered) {
+  auto run = start({}, {.num_workers = 1});
+  ASSERT_TRUE(run) << run.error().message;
+  rank_watch watch{system, run->control()};
+  auto before = watch.all();
+  auto answer = ask(self, before.ranks[0], question{1, "die"});
+  ASSERT_FALSE(answer);
+  EXPECT_EQ(answer.error().code, ec::stopped);
+  EXPECT_THAT(answer.error().message, HasSubstr("rank 0 of attempt 0"));
+  end(watch.all(1));
+  EXPECT_EQ(run->wait().status, run_status_kind::finished);
+}
+
+TEST_F(rank_mailbox_test, a_stop_ends_the_wait_for_a_message) {
+  for (auto where : {placement::processes, placement::in_process}) {
+    auto run = start({}, {.num_workers = 2, .where = where},
+                     where == placement::processes ? "one" : "two");
+    ASSERT_TRUE(run) << run.error().message;
+    {
+      rank_watch watch{system, run->control()};
+      auto known = watch.all();
+      ASSERT_TRUE(ask(self, known.ranks[0], question{3, {}}));
+      run->stop();
+    }
+    EXPECT_EQ(run->wait().status, run_status_kind::aborted);
+    EXPECT_EQ(bytes_of(note), "stopped");
+    fs::remove(note);
+  }
+}
+
+TEST_F(rank_mailbox_test, ranks_that_are_threads_take_messages) {
+  for (auto workers : {2, 0}) {
+    auto run =
+      start({}, {.num_workers = workers, .where = placement::in_process},
+            workers ? "threads" : "inline");
+    ASSERT_TRUE(run) << run.error().message;
+    rank_watch watch{system, run->control()};
+    auto known = watch.all();
+    for (auto& [rank, handle] : known.ranks) {
+      auto answer = ask(self, handle, question{4, {}});
+      ASSERT_TRUE(answer) << answer.error().message;
+      EXPECT_EQ(answer->rank, rank);
+    }
+    end(known);
+    EXPECT_EQ(run->wait().status, run_status_kind::finished);
+  }
+}
+
+TEST_F(rank_mailbox_test, bulk_data_arrives_whole_whatever_its_size) {
+  auto run = start({.capacity = 4}, {.num_workers = 1});
+  ASSERT_TRUE(run) << run.error().message;
+  rank_watch watch{system, run->control()};
+  auto rank = watch.all().ranks.at(0);
+  for (auto size : {1u, 80u, 3u, 80u, 1u, 1u}) {
+    std::vector<std::byte> data(std::size_t{size} << 20);
+    data.back() = static_cast<std::byte>(size);
+    auto answer = ask(self, rank, shared_bytes::copy_of(data));
+    ASSERT_TRUE(answer) << answer.error().message;
+    EXPECT_EQ(answer->number, static_cast<int>(size));
+    EXPECT_EQ(answer->rank, static_cast<int>(size));
+  }
+  // What is not shared is limited.
+  auto refused = ask(self, rank, question{1, std::string(65 << 20, 'x')});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ec::invalid_argument);
+  send_anonymous(rank, question{-1, {}});
+  EXPECT_EQ(run->wait().status, run_status_kind::finished);
+}
+
+TEST_F(rank_mailbox_test, a_message_is_one_value) {
+  auto run = start({}, {.num_workers = 1});
+  ASSERT_TRUE(run) << run.error().message;
+  rank_watch watch{system, run->control()};
+  auto rank = watch.all().ranks.at(0);
+  request(self, rank, 60s, question{}, 7)
+    .receive([](const reply&) { ADD_FAILURE(); },
+             [](const caf::error& x) {
+               EXPECT_EQ(from_caf(x).code, ec::invalid_argument);
+             });
+  send_anonymous(rank, question{-1, {}});
+  EXPECT_EQ(run->wait().status, run_status_kind::finished);
+}
+
+// -- another process
+
+namespace {
+
+/// Asks both ranks of the run that is published at *socket*, then ends them.
+int be_asker(const std::string& socket) {
+  plain_config settings;
+  caf::actor_system system{settings};
+  auto run = connect<run_control_actor>(system, socket);
+  if (!run)
+    return 1;
+  rank_watch watch{system, *run};
+  auto known = watch.all();
+  caf::scoped_actor self{system};
+  for (auto& [rank, handle] : known.ranks) {
+    auto answer = ask(self, handle, question{21, {}});
+    if (!answer || answer->rank != rank || answer->number != 42)
+      return 2;
+    std::vector<std::byte> data(9 << 20, std::byte{7});
+    answer = ask(self, handle, shared_bytes::copy_of(data));
+    if (!answer || answer->number != 9 || answer->rank != 7)
+      return 3;
+  }
+  for (auto& [rank, handle] : known.ranks)
+    send_anonymous(handle, question{-1, {}});
+  watch.wait([](const ranks_changed& x) { return x.ranks.empty(); });
+  return 0;
+}
+
+int run_asker(std::string socket) {
+  std::string program = "/proc/self/exe", mode = "--asker";
+  char* arguments[] = {program.data(), mode.data(), socket.data(), nullptr};
+  pid_t child = -1;
+  posix_spawn(&child, program.c_str(), nullptr, nullptr, arguments, environ);
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+} // namespace
+
+TEST_F(rank_mailbox_test, another_process_asks_the_ranks) {
+  private_folder folder;
+  auto run = start({}, {.num_workers = 2});
+  ASSERT_TRUE(run) << run.error().message;
+  auto door = publish(system, run->control(), folder / "run");
+  ASSERT_TRUE(door) << door.error().message;
+  EXPECT_EQ(run_asker((folder / "run").string()), 0);
+  EXPECT_EQ(run->wait().status, run_status_kind::finished);
+}
+
+// -- a service with settings, threads and actors of its own
+
+namespace {
+
+struct ended_run {
+  std::string path;
+  run_status_kind status;
+};
+
+/// Follows runs and notes how they end.
+run_observer_actor::behavior_type
+end_recorder(run_observer_actor::pointer,
+             const std::function<void(ended_run)>& note) {
+  auto ok = [](const auto&) { return callback_done{}; };
+  return {
+    [=](const before_run& x) { return ok(x); },
+    [=](const after_report& x) { return ok(x); },
+    [=](const after_exception& x) { return ok(x); },
+    [=](const after_run& x) {
+      note({x.outcome.path.string(), x.outcome.status});
+      return callback_done{};
+    },
+    [=](const state_changed& x) { return ok(x); },
+    [=](const group_started& x) { return ok(x); },
+    [=](const group_ended& x) { return ok(x); },
+  };
+}
+
+} // namespace
+
+TEST_F(rank_mailbox_test, a_service_of_its_own_has_several_runs_at_once) {
+  plain_config own_settings;
+  caf::actor_system own{own_settings};
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::map<std::string, run_status_kind> ends;
+  auto recorder = own.spawn(end_recorder, std::function{[&](ended_run x) {
+                              std::lock_guard guard{mutex};
+                              ends[fs::path{x.path}.filename().string()] =
+                                x.status;
+                              changed.notify_all();
+                            }});
+  caf::scoped_actor asker{own};
+  std::vector<run_handle> runs;
+  for (auto name : {"one", "two"}) {
+    train_options options{.scaling = {.num_workers = 2}, .run = config(name)};
+    loop_plan plan{.note = note.string()};
+    auto run = data_parallel_trainer{answering_loop, plan, options}.start(own);
+    ASSERT_TRUE(run) << run.error().message;
+    request(asker, run->control(), 30s, follow_run{}, recorder)
+      .receive([](const run_status&) {},
+               [](const caf::error& x) { ADD_FAILURE() << to_string(x); });
+    runs.push_back(std::move(*run));
+  }
+  {
+    rank_watch first{own, runs[0].control()}, second{own, runs[1].control()};
+    auto one = first.all(), two = second.all();
+    EXPECT_TRUE(ask(asker, one.ranks[1], question{1, {}}));
+    EXPECT_TRUE(ask(asker, two.ranks[1], question{1, {}}));
+    end(one);
+    send(asker, runs[1].control(), stop_run{"enough"});
+  }
+  std::unique_lock lock{mutex};
+  ASSERT_TRUE(changed.wait_for(lock, 60s, [&] { return ends.size() == 2; }));
+  EXPECT_EQ(ends["one"], run_status_kind::finished);
+  EXPECT_EQ(ends["two"], run_status_kind::aborted);
+  lock.unlock();
+  caf::anon_send_exit(recorder, caf::exit_reason::user_shutdown);
+}
+
+} // namespace troupe::internal::test
+
+int main(int argc, char** argv) {
+  using namespace troupe::internal::test;
+  troupe::register_messages<caf::id_block::mailbox_test>();
+  troupe::init(argc, argv);
+  if (argc > 2 && std::string{argv[1]} == "--asker")
+    return be_asker(argv[2]);
+  ::testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

@@ -270,6 +270,15 @@ void driver_state::launch(const attempt_start& x) {
 
 void driver_state::started(const attempt_started& x) {
   apply(run_events::group_started{x.attempt});
+  if (x.attempt == machine->attempt() && x.world_size != args.world_size) {
+    note_event("world_resized", {{"from", args.world_size},
+                                 {"to", x.world_size},
+                                 {"why", last_left_for}});
+    args.monitor->note(concat("attempt ", x.attempt, " has ", x.world_size,
+                              " ranks instead of ", args.world_size));
+    args.world_size = x.world_size;
+    shown.world_size = x.world_size;
+  }
   announce(group_started{x.attempt, x.world_size});
 }
 
@@ -280,11 +289,23 @@ void driver_state::ended(const attempt_ended& x) {
   if (x.stopped || x.preempted)
     why = {ec::stopped,
            x.stopped ? "the ranks were stopped" : "the ranks were preempted"};
+  if (!x.left_for.empty())
+    why = {ec::stopped, "the ranks left: " + x.left_for};
   announce(group_ended{x.attempt, std::move(why)});
   refuse_batches({ec::stopped, "the attempt is over"});
-  if (!x.stopped)
+  if (!x.left_for.empty())
+    left(x.attempt, x.left_for);
+  else if (!x.stopped)
     apply(run_events::ranks_finished{x.attempt, x.preempted});
   group_gone(x.attempt);
+}
+
+void driver_state::left(std::uint64_t attempt, const std::string& why) {
+  auto text = redacted(why);
+  last_left_for = text;
+  note_event("attempt_left", {{"reason", text}});
+  args.monitor->note(concat("attempt ", attempt, " is continued: ", text));
+  apply(run_events::ranks_left{attempt, std::move(text)});
 }
 
 void driver_state::failed(attempt_failed& x) {
@@ -292,7 +313,8 @@ void driver_state::failed(attempt_failed& x) {
   close_mailboxes();
   auto reason =
     x.ranks.empty() ? redacted(x.reason.message) : error_of(x.ranks).message;
-  note_event("ranks_failed", {{"reason", reason}, {"started", x.started}});
+  if (x.left_for.empty())
+    note_event("ranks_failed", {{"reason", reason}, {"started", x.started}});
   if (!x.ranks.empty())
     call_back(after_exception{x.attempt, x.ranks});
   announce(group_ended{
@@ -300,6 +322,8 @@ void driver_state::failed(attempt_failed& x) {
   refuse_batches({ec::stopped, "the attempt is over"});
   if (x.is_final) {
     apply(run_events::run_failed{std::move(x.reason)});
+  } else if (!x.left_for.empty()) {
+    left(x.attempt, x.left_for);
   } else if (x.started) {
     apply(run_events::ranks_failed{x.attempt, std::move(x.ranks)});
   } else {

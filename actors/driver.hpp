@@ -38,7 +38,7 @@ struct driver_args {
   /// Asked about each report once it is stored; see `run_surroundings`.
   std::function<std::optional<std::string>(const report_batch&)> enough;
   attempt_start first; ///< Begun already, so that a start costs no extra write.
-  int world_size = 1;
+  int world_size = 1;  ///< Of an elastic run, that of the latest attempt.
   bool has_logs = false; ///< Ranks are processes, whose output is kept.
   std::size_t callback_queue = 64;
   std::chrono::milliseconds stop_timeout{0};
@@ -87,6 +87,8 @@ struct driver_state {
   void started(const attempt_started& x);
   void ended(const attempt_ended& x);
   void failed(attempt_failed& x);
+  /// The ranks of *attempt* have ended so that the next one continues.
+  void left(std::uint64_t attempt, const std::string& why);
   void warned(const attempt_warning& x);
 
   void advanced(const epoch_advanced& x);
@@ -185,6 +187,8 @@ struct driver_state {
   /// way ends.
   std::optional<std::uint64_t> gone_attempt;
   std::set<std::string_view> noted_refusals; ///< By names of events.
+  /// Why the last attempt was left.
+  std::string last_left_for = "not all hosts have come";
   std::size_t callbacks_under_way = 0;
   std::vector<follower> followers;
   std::map<int, caf::actor> mailboxes; ///< By rank, of this attempt.

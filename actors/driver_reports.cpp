@@ -97,7 +97,8 @@ std::optional<stop_notice> driver_state::judge(const report_batch& batch) {
   auto reason = args.store->stop_reason();
   if (reason.empty())
     return std::nullopt;
-  return stop_notice{batch.index, std::move(reason), 0, true};
+  return stop_notice{batch.index, std::move(reason), 0,
+                     stop_info::kind_type::finished};
 }
 
 void driver_state::decide_stop(const std::string& reason) {

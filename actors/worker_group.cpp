@@ -23,15 +23,15 @@ constexpr auto least_limit = std::chrono::seconds{2};
 } // namespace
 
 worker_group_state::attempt_state::attempt_state(const start_attempt& x,
-                                                 const group_plan& plan)
+                                                 const group_plan& plan,
+                                                 int ranks)
   : number(x.attempt), first_report(x.first_report), resume(x.resume),
-    tracker(plan.world_size), meetings(plan.world_size, x.first_report),
-    monitor(plan.world_size, {plan.report_timeout, plan.hang_timeout}),
-    stragglers(plan.world_size),
-    idle_in_calls(static_cast<std::size_t>(plan.world_size)),
-    waited(static_cast<std::size_t>(plan.world_size)),
-    loops(static_cast<std::size_t>(plan.world_size)),
-    seen(static_cast<std::size_t>(plan.world_size)) {
+    tracker(ranks), meetings(ranks, x.first_report),
+    monitor(ranks, {plan.report_timeout, plan.hang_timeout}), stragglers(ranks),
+    idle_in_calls(static_cast<std::size_t>(ranks)),
+    waited(static_cast<std::size_t>(ranks)),
+    loops(static_cast<std::size_t>(ranks)),
+    seen(static_cast<std::size_t>(ranks)) {
   for (std::size_t rank = 0; rank < seen.size(); ++rank)
     seen[rank].rank = static_cast<int>(rank);
 }
@@ -41,20 +41,39 @@ worker_group_state::attempt_state::attempt_state(const start_attempt& x,
 void worker_group_state::start(const start_attempt& x, driver_actor from) {
   driver = std::move(from);
   attempt.reset();
-  if (args.roster) {
-    gathering = x;
-    follow(args.roster->gather(self->clock().now()));
-    if (gathering)
-      note(args.roster->waiting_text());
-  } else {
-    begin(x);
+  if (!args.roster) {
+    begin(x, {});
+    return;
   }
+  gathering = x;
+  // After the first attempt, the run goes on with the hosts that are left.
+  auto at_once = args.plan.world.is_elastic() && has_begun;
+  follow(args.roster->gather(self->clock().now(), at_once));
+  if (gathering)
+    note(args.roster->waiting_text());
 }
 
-void worker_group_state::begin(const start_attempt& x) {
-  attempt.emplace(x, args.plan);
-  if (args.roster)
-    args.roster->attempt_started();
+void worker_group_state::begin(const start_attempt& x,
+                               const std::vector<std::size_t>& hosts) {
+  has_begun = true;
+  if (args.plan.world.is_elastic()) {
+    auto shares = shares_on(hosts);
+    for (std::size_t i = 0; i < args.hosts.size(); ++i) {
+      args.hosts[i].first_rank = shares[i].first_rank;
+      args.hosts[i].ranks = shares[i].ranks;
+    }
+  }
+  auto& last = args.hosts.back();
+  attempt.emplace(x, args.plan, last.first_rank + last.ranks);
+  resizes.attempt_began(attempt->world_size());
+  if (args.roster) {
+    std::vector<std::size_t> serving;
+    for (auto i : hosts)
+      if (args.hosts[i].ranks > 0)
+        serving.push_back(i);
+    args.roster->attempt_started(serving);
+    close_ring();
+  }
   for (auto& host : args.hosts)
     if (host.ranks > 0)
       start_on(host);
@@ -117,10 +136,6 @@ void worker_group_state::watch_start() {
 rank_facts worker_group_state::facts_of(const group_host& host,
                                         int rank) const {
   auto& plan = args.plan;
-  auto mine = [rank](auto& lists) {
-    return lists.empty() ? std::vector<int>{}
-                         : lists[static_cast<std::size_t>(rank)];
-  };
   rank_facts x;
   x.run_name = plan.run_name;
   x.run_id = plan.run_id;
@@ -128,30 +143,36 @@ rank_facts worker_group_state::facts_of(const group_host& host,
   x.run_inode = plan.run_inode;
   x.attempt = attempt->number;
   x.rank = rank;
-  x.world_size = plan.world_size;
+  x.world_size = attempt->world_size();
   x.local_rank = rank - host.first_rank;
   x.local_world_size = host.ranks;
   auto node = static_cast<std::size_t>(&host - args.hosts.data());
-  // The driver's host counts only if it has ranks.
-  x.node_rank =
-    static_cast<int>(node) - (args.hosts.front().ranks == 0 ? 1 : 0);
+  // Hosts without ranks do not count.
+  x.node_rank = static_cast<int>(std::ranges::count_if(
+    args.hosts.data(), &host, [](const group_host& y) { return y.ranks > 0; }));
   if (args.roster) {
     x.host = args.roster->name(node);
     x.host_address = host.address;
   }
   x.in_process = plan.in_process;
-  x.gpus = mine(plan.gpus);
+  x.gpus = gpus_of(rank);
   x.first_report = attempt->first_report;
   return x;
 }
 
-const host_agent_actor& worker_group_state::agent_of(int rank) const {
+std::vector<int> worker_group_state::gpus_of(int rank) const {
+  auto& gpus = args.plan.gpus;
+  auto local = static_cast<std::size_t>(rank - host_of(rank).first_rank);
+  return local < gpus.size() ? gpus[local] : std::vector<int>{};
+}
+
+const group_host& worker_group_state::host_of(int rank) const {
   auto& hosts = args.hosts;
   auto is_behind = [](int x, const group_host& host) {
     return x < host.first_rank;
   };
   auto next = std::upper_bound(hosts.begin(), hosts.end(), rank, is_behind);
-  return std::prev(next)->agent;
+  return *std::prev(next);
 }
 
 void worker_group_state::launched(const rank_launched& x) {
@@ -182,7 +203,7 @@ caf::result<void> worker_group_state::ready(rank_ready& x) {
   if (a->started || !a->tracker.all_ready())
     return caf::unit;
   a->started = true;
-  send(self, driver, attempt_started{a->number, args.plan.world_size});
+  send(self, driver, attempt_started{a->number, a->world_size()});
   a->last_check = args.now();
   watch_ranks();
   return caf::unit;
@@ -231,7 +252,7 @@ group_status worker_group_state::status() const {
   std::ranges::sort(result.missing);
   auto again = std::ranges::unique(result.missing);
   result.missing.erase(again.begin(), again.end());
-  for (int rank = 0; rank < args.plan.world_size; ++rank) {
+  for (int rank = 0; rank < attempt->world_size(); ++rank) {
     result.ranks.push_back(attempt->tracker.status(rank));
     result.ranks.back().reports = attempt->meetings.reports_of(rank);
     if (result.ranks.back().where == rank_status::phase::running)
@@ -251,6 +272,7 @@ worker_group_actor::behavior_type worker_group(worker_group_state::pointer self,
     if (host.agent)
       monitor(self, host.agent,
               [&state](const caf::down_msg& x) { state.agent_lost(x); });
+  state.resizes = resize_judge{state.args.plan.resize};
   if (state.args.roster)
     state.watch_hosts();
   // A group that dies of a defect has its agents kill the ranks.
@@ -274,6 +296,7 @@ worker_group_actor::behavior_type worker_group(worker_group_state::pointer self,
     },
     [&state](const host_checked& x) { return state.take_in(x); },
     [&state](const host_tick& x) { return state.take_in(x); },
+    [&state](const host_notice& x) { state.note_host(x); },
     [&state](const agent_launched& x) {
       if (state.args.roster)
         state.follow(

@@ -12,6 +12,8 @@
 #include "troupe/actors/compat/messaging.hpp"
 #include "troupe/actors/protocol/type_ids.hpp"
 #include "troupe/runtime/hosts/host_roster.hpp"
+#include "troupe/runtime/hosts/resize_judge.hpp"
+#include "troupe/runtime/hosts/world_plan.hpp"
 #include "troupe/runtime/rendezvous/rendezvous_table.hpp"
 #include "troupe/runtime/report/hang_monitor.hpp"
 #include "troupe/runtime/report/idle_time.hpp"
@@ -28,30 +30,35 @@ struct group_plan {
   std::string run_path;
   std::uint64_t run_inode = 0; ///< As in `rank_facts`.
   std::string run_id;
-  int world_size = 1;
+  world_range world; ///< In an attempt.
+  resize_policy resize = resize_policy::never;
   bool in_process = false;
   /// Its only rank runs on the thread that waits for the run: that is never
   /// left behind.
   bool on_lent_thread = false;
-  std::vector<std::vector<int>> gpus; ///< Per rank.
+  std::vector<std::vector<int>> gpus; ///< By local rank.
   std::optional<std::chrono::milliseconds> report_timeout;
   std::optional<std::chrono::milliseconds> hang_timeout;
   std::chrono::milliseconds start_timeout{0};
   std::chrono::milliseconds stop_timeout{0};
   std::chrono::milliseconds exit_timeout{0};
+  /// Until a host that is about to leave is gone, if it does not say.
+  std::chrono::milliseconds stop_grace{0};
   loop_spec loop;
   std::map<std::string, std::string> environment; ///< What ranks get.
   std::optional<link_papers> papers; ///< Of leaders; unset: there is one host.
   std::string network_interface;     ///< As in `host_accepted`.
 };
 
-/// A host with ranks of the run, which are numbered one after the other.
+/// A host of the run. Its ranks in an attempt are numbered one after the other.
 struct group_host {
   host_agent_actor agent; ///< Invalid while there is none.
   int first_rank = 0;
   int ranks = 1;
+  int slots = 1; ///< Most ranks in an attempt of an elastic run.
   std::uint64_t incarnation = 0; ///< Of the agent, if it is another process.
   std::string address;           ///< As in `rank_facts::host_address`.
+  std::string driver_address;    ///< The other end of that connection.
 };
 
 /// How the agents of other hosts are launched. The functions must not wait; all
@@ -70,6 +77,8 @@ struct worker_group_args {
   /// Says who may join; unset: all agents are here from the start.
   std::shared_ptr<host_roster> roster;
   agent_launches launches;
+  /// The hosts are of one job: if one is to leave, all are.
+  bool leaves_as_one = false;
   std::function<void(std::string)> note; ///< Shows a line about hosts.
   /// Adds an event about hosts to the run's journal.
   std::function<void(std::string_view kind, metrics fields)> journal;
@@ -100,9 +109,25 @@ struct worker_group_state {
     value_promise promise;
   };
 
+  /// Further away than any deadline.
+  static constexpr std::int64_t never_ms =
+    std::chrono::duration_cast<std::chrono::milliseconds>(
+      std::chrono::system_clock::duration::max())
+      .count();
+
+  /// Ranks are to leave so that the next attempt continues without a host, or
+  /// with more.
+  struct leave_request {
+    std::string why;
+    std::int64_t deadline_ms = never_ms; ///< Unix time.
+    bool is_over = false;                ///< The deadline.
+  };
+
   /// The one attempt under way.
   struct attempt_state {
-    attempt_state(const start_attempt& x, const group_plan& plan);
+    attempt_state(const start_attempt& x, const group_plan& plan, int ranks);
+
+    int world_size() const noexcept { return tracker.world_size(); }
 
     std::uint64_t number;
     std::uint64_t first_report;
@@ -124,6 +149,9 @@ struct worker_group_state {
     bool limit_timer = false; ///< A timer for `report_timeout` is set.
     bool named_wait = false;  ///< The driver knows of ranks that wait.
     std::optional<preempt_attempt> preemption;
+    std::optional<leave_request> leaves;
+    /// Ranks whose loss is no failure of the run, and why.
+    std::map<int, std::string> excused;
     std::optional<std::string> enough; ///< Why the run has trained enough.
     std::optional<std::uint64_t> leave_after; ///< Report that all ranks leave
                                               ///< after, once it is fixed.
@@ -141,15 +169,21 @@ struct worker_group_state {
   };
 
   void start(const start_attempt& x, driver_actor from);
-  /// Starts it on all hosts.
-  void begin(const start_attempt& x);
+  /// Starts it on *hosts*, which an elastic run shares its ranks among.
+  void begin(const start_attempt& x, const std::vector<std::size_t>& hosts);
+  /// The shares of an elastic attempt on *hosts*; empty: they are too few.
+  std::vector<host_share>
+  shares_on(const std::vector<std::size_t>& hosts) const;
+  /// Where the ranks of the last host reach those of the first, in a ring.
+  void close_ring();
 
   // -- hosts that join
   caf::result<host_accepted> welcome(agent_hello& x,
                                      const caf::strong_actor_ptr& agent);
   caf::result<void> take_in(const host_checked& x);
   caf::result<void> take_in(const host_tick& x);
-  /// Looks once a second which hosts are silent, and whether the attempt that
+  /// Looks once a second which hosts are silent, whom to launch again, and
+  /// whether the attempt that
   /// waits for hosts may start.
   void watch_hosts();
   void note_launcher(const launcher_ended& x);
@@ -157,10 +191,17 @@ struct worker_group_state {
   void drop_agent(const fence_agent& x);
   void show(const host_suspected& x);
   void lose(const host_lost& x);
+  /// A host is about to leave: its ranks' last checkpoints come before.
+  void note_host(const host_notice& x);
+  /// Lets all ranks leave after one of their reports, within *grace*.
+  void let_leave(std::string why, std::chrono::milliseconds grace);
+  /// Hosts have come or gone: how many ranks the next attempt could have.
+  void note_room();
   void give_up_gathering(const too_few_hosts& x);
   /// The agent of another host is gone.
   void agent_gone(std::size_t host, const caf::error& reason);
-  void lose_ranks_of(const group_host& host, const std::string& why);
+  void lose_ranks_of(const group_host& host, const std::string& why,
+                     bool is_excused = false);
   void note(std::string text) const {
     if (args.note)
       args.note(std::move(text));
@@ -205,14 +246,19 @@ struct worker_group_state {
 
   void start_on(const group_host& host);
   rank_facts facts_of(const group_host& host, int rank) const;
-  const host_agent_actor& agent_of(int rank) const;
+  const group_host& host_of(int rank) const;
+  const host_agent_actor& agent_of(int rank) const {
+    return host_of(rank).agent;
+  }
+  std::vector<int> gpus_of(int rank) const;
+  /// Sends *x* to the agents of hosts with ranks.
   template <class Message>
   void tell_hosts(Message x) {
     for (std::size_t i = 1; i < args.hosts.size(); ++i)
-      if (args.hosts[i].agent)
-        send(self, args.hosts[i].agent, x);
-    if (!args.hosts.empty())
-      send(self, args.hosts.front().agent, std::move(x));
+      if (auto& host = args.hosts[i]; host.agent && host.ranks > 0)
+        send(self, host.agent, x);
+    if (auto& own = args.hosts.front(); own.ranks > 0)
+      send(self, own.agent, std::move(x));
   }
   /// How many hosts have an agent.
   std::size_t agents_here() const;
@@ -236,7 +282,8 @@ struct worker_group_state {
   void end_for(const rank_mismatch& mismatch);
   void release(barrier_release x);
   /// What the answer to report *index* says about leaving.
-  std::optional<stop_notice> notice_for(std::uint64_t index);
+  std::optional<stop_notice> notice_for(std::uint64_t index,
+                                        bool has_checkpoint);
   void release(const rendezvous_table::waiter_list& waiters);
 
   /// A rank failed: waits a moment for the causes of others, then ends all.
@@ -260,6 +307,9 @@ struct worker_group_state {
   void kill(int rank);
   void answer_store(const error& reason);
   void check_over();
+  attempt_ended how_it_ended() const;
+  /// Why what has failed is no failure of the run; empty: it is one.
+  std::string excuse() const;
 
   /// Calls *f* after *limit* if the attempt is still this one. If the driver
   /// stood still meanwhile, ranks have *limit* once more (*again*).
@@ -306,6 +356,8 @@ struct worker_group_state {
   driver_actor driver; ///< Of the last attempt.
   std::optional<attempt_state> attempt;
   std::optional<start_attempt> gathering; ///< It waits for hosts.
+  bool has_begun = false;                 ///< An attempt.
+  resize_judge resizes;
   /// The agents that end with the group; outlives the actor.
   std::shared_ptr<std::vector<host_agent_actor>> agents =
     std::make_shared<std::vector<host_agent_actor>>();

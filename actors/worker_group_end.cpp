@@ -146,11 +146,14 @@ void worker_group_state::agent_lost(const caf::down_msg& x) {
 }
 
 void worker_group_state::lose_ranks_of(const group_host& host,
-                                       const std::string& why) {
+                                       const std::string& why,
+                                       bool is_excused) {
   for (int rank = host.first_rank; rank < host.first_rank + host.ranks;
        ++rank) {
     if (!attempt || attempt->tracker.gone(rank))
       continue;
+    if (is_excused)
+      attempt->excused.emplace(rank, why);
     lose(rank, why);
     if (attempt) // It is over if that gave all ranks up.
       attempt->tracker.give_up(rank);
@@ -264,7 +267,7 @@ std::vector<int> worker_group_state::remaining_leavers() const {
 
 std::vector<int> worker_group_state::leavers() const {
   std::vector<int> result;
-  for (int rank = 0; rank < args.plan.world_size; ++rank) {
+  for (int rank = 0; rank < attempt->world_size(); ++rank) {
     if (attempt->tracker.loop_over(rank) || attempt->tracker.gone(rank))
       continue;
     auto may_say_why =
@@ -336,24 +339,44 @@ void worker_group_state::answer_store(const error& reason) {
     promise.deliver(why);
 }
 
+attempt_ended worker_group_state::how_it_ended() const {
+  auto& a = *attempt;
+  attempt_ended result{a.number, !a.tracker.all_returned()};
+  auto all_know = a.leave_after && a.meetings.next_report() > *a.leave_after;
+  if (a.enough)
+    return result;
+  result.preempted = all_know && a.preemption;
+  if (a.leaves && !a.preemption && (all_know || a.leaves->is_over))
+    result.left_for = a.leaves->why;
+  return result;
+}
+
+std::string worker_group_state::excuse() const {
+  auto& a = *attempt;
+  auto is_excused = [&a](const auto& failure) {
+    return a.excused.contains(failure.first);
+  };
+  if (a.excused.empty()
+      || !std::ranges::all_of(a.tracker.failures(), is_excused))
+    return {};
+  return a.excused.begin()->second;
+}
+
 void worker_group_state::check_over() {
   if (!attempt || !attempt->tracker.all_gone())
     return;
   auto& a = *attempt;
-  if (args.roster)
-    args.roster->attempt_ended();
   tell_hosts(attempt_over{a.number});
   answer_store({ec::stopped, "the attempt is over"});
   if (a.tracker.failed())
     send(self, driver,
          attempt_failed{a.number, a.started || a.tracker.loop_failed(),
-                        a.end_reason, a.tracker.failures()});
+                        a.end_reason, a.tracker.failures(), false, excuse()});
   else
-    send(self, driver,
-         attempt_ended{a.number, !a.tracker.all_returned(),
-                       !a.enough && a.leave_after
-                         && a.meetings.next_report() > *a.leave_after});
+    send(self, driver, how_it_ended());
   attempt.reset();
+  if (args.roster) // Hosts that were about to leave are let go.
+    follow(args.roster->attempt_ended(self->clock().now()));
   if (leaving)
     self->quit();
 }

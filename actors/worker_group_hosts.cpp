@@ -55,9 +55,7 @@ worker_group_state::welcome(agent_hello& x,
   host.agent = caf::actor_cast<host_agent_actor>(agent);
   host.incarnation = x.facts.incarnation;
   host.address = x.facts.address;
-  // The last host calls the first one in a ring of hosts.
-  if (*seat + 1 == args.hosts.size() && args.plan.network_interface.empty())
-    args.hosts.front().address = x.facts.driver_address;
+  host.driver_address = x.facts.driver_address;
   note_agents();
   monitor(self, host.agent,
           [this](const caf::down_msg& down) { agent_lost(down); });
@@ -82,12 +80,14 @@ caf::result<void> worker_group_state::take_in(const host_checked& x) {
     if (args.launches.arrived)
       args.launches.arrived(args.roster->launch_of(x.node_rank));
   } else {
-    note(
-      concat("the agent of ", name, " cannot have ranks: ", x.problem.message));
+    if (x.problem.code != ec::conflict) // It asks again.
+      note(concat("the agent of ", name,
+                  " cannot have ranks: ", x.problem.message));
     args.hosts[x.node_rank].agent = nullptr;
     note_agents();
   }
   follow(*decisions);
+  note_room();
   return caf::unit;
 }
 
@@ -101,6 +101,47 @@ caf::result<void> worker_group_state::take_in(const host_tick& x) {
     return to_caf({ec::stopped, "another agent has the place of this one"});
   follow(*decisions);
   return caf::unit;
+}
+
+void worker_group_state::note_host(const host_notice& x) {
+  if (!args.roster || !args.roster->has(x.node_rank, x.incarnation))
+    return;
+  auto why = concat("host ", args.roster->name(x.node_rank),
+                    " is about to leave: ", x.reason);
+  note(why);
+  if (args.leaves_as_one) {
+    if (driver)
+      send(self, driver, preempt_run{std::move(why), x.grace_ms});
+    return;
+  }
+  auto grace = x.grace_ms < 0 ? args.plan.stop_grace
+                              : std::chrono::milliseconds{x.grace_ms};
+  auto has_ranks = attempt && args.hosts[x.node_rank].ranks > 0;
+  follow(args.roster->draining(x.node_rank, x.incarnation, grace,
+                               self->clock().now()));
+  note_room();
+  if (has_ranks)
+    let_leave(std::move(why), grace);
+}
+
+void worker_group_state::let_leave(std::string why,
+                                   std::chrono::milliseconds grace) {
+  using namespace std::chrono;
+  if (!attempt || attempt->tracker.end_ordered())
+    return;
+  auto end = duration_cast<milliseconds>(
+    (system_clock::now() + grace).time_since_epoch());
+  if (attempt->leaves && attempt->leaves->deadline_ms <= end.count())
+    return;
+  attempt->leaves = leave_request{std::move(why), end.count()};
+  // The processes need a moment to end before the host does.
+  auto limit = std::max(grace - args.plan.stop_timeout, grace / 2);
+  after(limit, [this, end = end.count()] {
+    if (attempt->leaves->deadline_ms != end || attempt->tracker.end_ordered())
+      return;
+    attempt->leaves->is_over = true;
+    end_all({ec::stopped, attempt->leaves->why}, args.plan.stop_timeout);
+  });
 }
 
 void worker_group_state::watch_hosts() {
@@ -136,7 +177,14 @@ void worker_group_state::lose(const host_lost& x) {
     args.abandon(name);
   if (!attempt) // Else the failure of its ranks says so.
     note(why);
-  lose_ranks_of(args.hosts[x.host], why);
+  lose_ranks_of(args.hosts[x.host], why,
+                x.was_draining || args.plan.world.is_elastic());
+  note_room();
+}
+
+void worker_group_state::note_room() {
+  if (attempt && args.plan.world.is_elastic())
+    resizes.hosts_changed(ranks_in(shares_on(args.roster->usable())));
 }
 
 // -- agents are launched
@@ -177,10 +225,26 @@ void worker_group_state::follow(const host_decisions& decisions) {
       else if constexpr (std::is_same_v<type, start_with_hosts>)
         // An attempt that was stopped meanwhile needs no hosts.
         if (gathering)
-          begin(*std::exchange(gathering, std::nullopt));
+          begin(*std::exchange(gathering, std::nullopt), x.hosts);
     };
     std::visit(act, decision);
   }
+}
+
+std::vector<host_share>
+worker_group_state::shares_on(const std::vector<std::size_t>& hosts) const {
+  std::vector<world_candidate> candidates;
+  for (auto i : hosts)
+    candidates.push_back({i, args.hosts[i].slots});
+  return plan_world(candidates, args.plan.world, args.hosts.size());
+}
+
+void worker_group_state::close_ring() {
+  if (!args.plan.network_interface.empty())
+    return; // Each host has said what its address is.
+  auto has_ranks = [](const group_host& x) { return x.ranks > 0; };
+  auto last = std::find_if(args.hosts.rbegin(), args.hosts.rend(), has_ranks);
+  args.hosts.front().address = last->driver_address;
 }
 
 void worker_group_state::drop_agent(const fence_agent& x) {

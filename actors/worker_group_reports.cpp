@@ -54,7 +54,7 @@ void worker_group_state::add(host_call& call, report& x) {
 }
 
 void worker_group_state::note_steps(const report_batch& batch) {
-  for (int rank = 0; rank < args.plan.world_size; ++rank)
+  for (int rank = 0; rank < attempt->world_size(); ++rank)
     attempt->monitor.stepped(rank,
                              batch.step_s[static_cast<std::size_t>(rank)]);
   // In a loop with collectives all steps are as long as that of the slowest.
@@ -108,15 +108,18 @@ void worker_group_state::answered(reports_answered x) {
   if (x.answer.stop)
     attempt->enough = std::move(x.answer.stop->reason);
   if (!x.reason)
-    x.answer.stop = notice_for(x.answer.index);
+    x.answer.stop = notice_for(x.answer.index, x.answer.checkpoint.has_value());
   if (!x.reason && args.roster)
     args.roster->progressed();
   tell_hosts(std::move(x));
 }
 
-std::optional<stop_notice> worker_group_state::notice_for(std::uint64_t index) {
+std::optional<stop_notice> worker_group_state::notice_for(std::uint64_t index,
+                                                          bool has_checkpoint) {
   auto& a = *attempt;
-  if (!a.preemption && !a.enough)
+  if (auto why = resizes.reported(has_checkpoint); why && !a.leaves)
+    a.leaves = leave_request{std::move(*why)};
+  if (!a.preemption && !a.enough && !a.leaves)
     return std::nullopt;
   // All ranks learn of it with this answer. One that did not wait for it may
   // be ahead by that many reports; before it is further ahead, it has the
@@ -125,10 +128,14 @@ std::optional<stop_notice> worker_group_state::notice_for(std::uint64_t index) {
     a.leave_after = a.last_ahead && *a.last_ahead >= index
                       ? index + max_reports_ahead
                       : index;
+  using kind = stop_info::kind_type;
   if (a.enough)
-    return stop_notice{*a.leave_after, *a.enough, 0, true};
-  return stop_notice{*a.leave_after, a.preemption->reason,
-                     a.preemption->deadline_ms};
+    return stop_notice{*a.leave_after, *a.enough, 0, kind::finished};
+  if (a.preemption)
+    return stop_notice{*a.leave_after, a.preemption->reason,
+                       a.preemption->deadline_ms};
+  return stop_notice{*a.leave_after, a.leaves->why, a.leaves->deadline_ms,
+                     kind::continues};
 }
 
 void worker_group_state::join(host_call& call, join_barrier& x) {
@@ -183,7 +190,7 @@ void worker_group_state::check_collectives() {
     std::ranges::fill(a.idle_in_calls, idle_time{});
     return;
   }
-  for (int rank = 0; rank < plan.world_size; ++rank) {
+  for (int rank = 0; rank < a.world_size(); ++rank) {
     auto& idle = a.idle_in_calls[static_cast<std::size_t>(rank)];
     if (!suspected || a.meetings.call_of(rank).empty()
         || std::ranges::count(suspected->ranks, rank) == 0) {

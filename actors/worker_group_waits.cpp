@@ -206,7 +206,7 @@ void worker_group_state::show_progress() {
 }
 
 void worker_group_state::look_for_stopped() {
-  for (int rank = 0; rank < args.plan.world_size; ++rank) {
+  for (int rank = 0; rank < attempt->world_size(); ++rank) {
     auto& loop = attempt->loops[static_cast<std::size_t>(rank)];
     if (loop.ended || !seen(rank).is_stopped)
       loop.stopped.reset();
@@ -226,8 +226,7 @@ std::string worker_group_state::place_of(int rank) const {
 
 std::optional<process_vitals> worker_group_state::vitals_of(int rank) const {
   auto result = seen(rank).vitals;
-  auto& gpus = args.plan.gpus;
-  if (result && !gpus.empty() && !gpus[static_cast<std::size_t>(rank)].empty())
+  if (result && !gpus_of(rank).empty())
     result->busy = true;
   return result;
 }

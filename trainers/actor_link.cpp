@@ -110,9 +110,7 @@ void actor_link::on_abort(std::function<void(const error&)> f) {
 
 void actor_link::note_stop(std::optional<stop_notice>& x) {
   if (x)
-    args_.control->preempt({x->finishes ? stop_info::kind_type::finished
-                                        : stop_info::kind_type::preempted,
-                            std::move(x->reason),
+    args_.control->preempt({x->kind, std::move(x->reason),
                             std::chrono::system_clock::time_point{
                               std::chrono::milliseconds{x->deadline_ms}}},
                            x->index);

@@ -38,9 +38,7 @@ constexpr int tick_ms = 200;
 constexpr auto could_not_continue = "the run could not continue";
 
 std::string by_signal(const char* what, int signal) {
-  auto name = sigabbrev_np(signal);
-  return std::string{"the run was "} + what + " by "
-         + (name ? std::string{"SIG"} + name : concat("signal ", signal));
+  return concat("the run was ", what, " by ", signal_text(signal));
 }
 
 /// Passes on what signals ask for, each time they ask for more.

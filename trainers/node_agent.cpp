@@ -31,6 +31,7 @@
 #include "troupe/actors/transport/network_thread.hpp"
 #include "troupe/actors/transport/private_endpoint.hpp"
 #include "troupe/actors/transport/system_config.hpp"
+#include "troupe/runtime/config/run_config.hpp"
 #include "troupe/runtime/hosts/agent_facts.hpp"
 #include "troupe/runtime/hosts/network_addresses.hpp"
 #include "troupe/runtime/process/interrupt_watch.hpp"
@@ -59,8 +60,15 @@ constexpr auto look_interval = std::chrono::milliseconds{100};
 /// How often it asks for a place while all are taken.
 constexpr auto place_interval = std::chrono::milliseconds{500};
 
+/// How long the storage may show another attempt than the one that the driver
+/// names again and again, because the host reads files late.
+constexpr auto storage_patience = std::chrono::seconds{10};
+
 /// How long the driver may take to answer a hello: it never waits for a disk.
 constexpr auto answer_patience = std::chrono::seconds{30};
+
+/// How often an agent that is about to leave looks for further signals.
+constexpr auto signal_interval = std::chrono::milliseconds{100};
 
 /// Why an agent ends.
 struct agent_end {
@@ -211,16 +219,37 @@ expected<void> check_storage(const host_accepted& x) {
   return {};
 }
 
+/// When the storage first showed another attempt than that of a token.
+class first_look {
+public:
+  /// It does again; whether it has for too long.
+  bool is_over(std::uint64_t token) {
+    auto now = std::chrono::steady_clock::now();
+    if (token_ != token)
+      since_ = now;
+    token_ = token;
+    return now - since_ >= storage_patience;
+  }
+
+private:
+  std::optional<std::uint64_t> token_;
+  std::chrono::steady_clock::time_point since_;
+};
+
 /// What this host has to say about the settings of its driver.
-host_checked check_host(const host_accepted& x, std::uint64_t incarnation) {
+host_checked check_host(const host_accepted& x, std::uint64_t incarnation,
+                        first_look& look) {
   host_checked result;
   result.node_rank = x.node_rank;
   result.incarnation = incarnation;
-  if (auto fit = check_storage(x); !fit)
+  if (auto fit = check_storage(x); !fit) {
     result.problem = fit.error();
-  else if (x.network_interface.empty())
+    if (fit.error().code == ec::conflict && look.is_over(x.token))
+      result.problem.code = ec::invalid_config;
+  }
+  if (result.problem || x.network_interface.empty())
     return result;
-  else if (auto own = find_own_address(x.network_interface); !own)
+  if (auto own = find_own_address(x.network_interface); !own)
     result.problem = own.error();
   else
     result.address = own->address;
@@ -257,14 +286,27 @@ public:
   /// becomes readable before.
   expected<void> join(dialed_channel driver, int stop);
 
+  /// The driver learns that this host is about to leave: it lets ranks save
+  /// what they have, and then this agent go.
+  void give_notice(std::string reason,
+                   std::optional<std::chrono::milliseconds> grace) {
+    host_notice notice{node_rank_, incarnation_, std::move(reason)};
+    if (grace)
+      notice.grace_ms = grace->count();
+    send_anonymous(group_, std::move(notice));
+  }
+
   const std::shared_ptr<agent_ending>& ending() const { return ending_; }
 
 private:
   template <class Answer, class... Message>
   expected<Answer> ask(Message... message);
-  expected<host_accepted> find_place(agent_facts facts, int stop);
+  expected<void> find_place(const agent_facts& facts, int stop);
+  expected<void> take_place(agent_facts facts, first_look& look);
 
   std::uint64_t launch_;
+  std::uint32_t node_rank_ = 0;
+  std::uint64_t incarnation_ = 0;
   system_config config_;
   caf::actor_system system_;
   std::shared_ptr<agent_ending> ending_ = std::make_shared<agent_ending>();
@@ -295,18 +337,36 @@ expected<Answer> node_agent::ask(Message... message) {
   return result;
 }
 
+expected<void> node_agent::take_place(agent_facts facts, first_look& look) {
+  facts.clock_ms = clock_in_ms(std::chrono::system_clock::now());
+  TROUPE_TRY(auto accepted, ask<host_accepted>(
+                              agent_hello{facts},
+                              caf::actor_cast<caf::strong_actor_ptr>(agent_)));
+  auto checked = check_host(accepted, facts.incarnation, look);
+  TROUPE_TRY_VOID(ask<void>(checked));
+  if (checked.problem)
+    return tl::unexpected{checked.problem};
+  node_rank_ = accepted.node_rank;
+  incarnation_ = facts.incarnation;
+  agent_pulse_args pulse{group_, node_rank_, incarnation_};
+  pulse.refused = [ending = ending_](const error& reason) {
+    ending->end({agent_exit::try_again, reason.message});
+  };
+  pulse_ = spawn_on_network_thread(system_, agent_pulse, std::move(pulse));
+  return {};
+}
+
 // All places are taken while the driver does not know yet that this host has
-// lost its power, and come back.
-expected<host_accepted> node_agent::find_place(agent_facts facts, int stop) {
+// lost its power, and come back. An attempt that begins while this host is
+// checked has another token.
+expected<void> node_agent::find_place(const agent_facts& facts, int stop) {
   auto deadline = std::chrono::steady_clock::now() + join_patience;
   pollfd sources[] = {{ending_->fd(), POLLIN, 0}, {stop, POLLIN, 0}};
-  for (;;) {
-    facts.clock_ms = clock_in_ms(std::chrono::system_clock::now());
-    auto answer = ask<host_accepted>(
-      agent_hello{facts}, caf::actor_cast<caf::strong_actor_ptr>(agent_));
-    if (answer || answer.error().code != ec::conflict
+  for (first_look look;;) {
+    auto taken = take_place(facts, look);
+    if (taken || taken.error().code != ec::conflict
         || std::chrono::steady_clock::now() >= deadline)
-      return answer;
+      return taken;
     if (::poll(sources, 2, static_cast<int>(place_interval.count())) > 0)
       return failure(ec::stopped, "it was to end before it had a place");
   }
@@ -325,18 +385,35 @@ expected<void> node_agent::join(dialed_channel driver, int stop) {
   facts.address = std::move(driver.own_end);
   facts.driver_address = std::move(driver.other_end);
   facts.launch = launch_;
-  auto incarnation = facts.incarnation;
-  TROUPE_TRY(auto accepted, find_place(std::move(facts), stop));
-  auto checked = check_host(accepted, incarnation);
-  TROUPE_TRY_VOID(ask<void>(checked));
-  if (checked.problem)
-    return tl::unexpected{checked.problem};
-  agent_pulse_args pulse{group_, accepted.node_rank, incarnation};
-  pulse.refused = [ending = ending_](const error& reason) {
-    ending->end({agent_exit::try_again, reason.message});
-  };
-  pulse_ = spawn_on_network_thread(system_, agent_pulse, std::move(pulse));
-  return {};
+  return find_place(facts, stop);
+}
+
+/// Until the driver ends this agent, or a signal does. One that announces a
+/// preemption gives the run its grace; another one, or its end, does not.
+agent_end await_end(node_agent& agent, const interrupt_watch& signals) {
+  using clock = std::chrono::steady_clock;
+  pollfd sources[] = {{agent.ending()->fd(), POLLIN, 0},
+                      {signals.fd(), POLLIN, 0}};
+  for (std::optional<clock::time_point> killed;;) {
+    auto is_leaving = sources[1].fd < 0;
+    ::poll(sources, 2,
+           is_leaving ? static_cast<int>(signal_interval.count()) : -1);
+    agent_end left{agent_exit::try_again, "a signal asked it to leave"};
+    if (auto end = agent.ending()->first())
+      return is_leaving && end->code == agent_exit::done ? left : *end;
+    auto asked = signals.asked();
+    if (asked == interrupt::stop || (is_leaving && signals.count() > 1)
+        || (killed && clock::now() >= *killed))
+      return left;
+    if (is_leaving || asked == interrupt::none)
+      continue;
+    sources[1].fd = -1; // It stays readable.
+    auto grace = sender_grace_of_host().value_or(std::nullopt);
+    if (grace)
+      killed = clock::now() + *grace;
+    agent.give_notice(
+      concat("its agent got ", signal_text(signals.asking_signal())), grace);
+  }
 }
 
 agent_end serve(const agent_orders& orders, interrupt_watch& signals) {
@@ -353,15 +430,7 @@ agent_end serve(const agent_orders& orders, interrupt_watch& signals) {
     return *early;
   if (!joined)
     return failed_end(joined.error());
-  pollfd sources[] = {{agent.ending()->fd(), POLLIN, 0},
-                      {signals.fd(), POLLIN, 0}};
-  for (;;) {
-    ::poll(sources, 2, -1);
-    if (auto end = agent.ending()->first())
-      return *end;
-    if (signals.asked() != interrupt::none)
-      return {agent_exit::try_again, "a signal asked it to leave"};
-  }
+  return await_end(agent, signals);
 }
 
 } // namespace
@@ -369,7 +438,7 @@ agent_end serve(const agent_orders& orders, interrupt_watch& signals) {
 int run_node_agent(const agent_orders& orders) {
   agent_end end;
   try {
-    interrupt_watch signals;
+    interrupt_watch signals{default_preempt_signals()};
     end = serve(orders, signals);
     signals.answer(interrupt::stop);
   } catch (...) {

@@ -1,5 +1,6 @@
 #include "troupe/trainers/run_parts.hpp"
 
+#include <algorithm>
 #include <random>
 
 #include <caf/io/middleman.hpp>
@@ -40,11 +41,13 @@ expected<group_plan> plan_of(const run_request& request,
   plan.run_path = store.path().string();
   plan.run_inode = store.folder().files().inode();
   plan.run_id = store.description().id;
-  plan.world_size = world_size_of(request.scaling);
-  plan.in_process = runs_here(request.scaling);
-  for (auto& host : shares_of(request))
-    for (int local = 0; local < host.ranks; ++local)
-      plan.gpus.push_back(gpus_of(request.scaling, local));
+  auto& scaling = request.scaling;
+  plan.world = {std::max(scaling.num_workers.min, 1), world_size_of(scaling),
+                scaling.workers_per_host};
+  plan.resize = scaling.resize;
+  plan.in_process = runs_here(scaling);
+  for (int local = 0; local < std::ranges::max(slots_of(request)); ++local)
+    plan.gpus.push_back(gpus_of(scaling, local));
   plan.environment = request.run.worker_env;
   plan.network_interface = request.scaling.network_interface;
   plan.report_timeout = request.run.report_timeout;
@@ -52,6 +55,7 @@ expected<group_plan> plan_of(const run_request& request,
   plan.start_timeout = request.run.start_timeout;
   plan.stop_timeout = request.run.stop_timeout;
   plan.exit_timeout = request.run.exit_timeout;
+  plan.stop_grace = request.run.stop_grace;
   if (plan.in_process) // Threads are handed the loop itself.
     return plan;
   TROUPE_TRY(plan.loop, locate_loop(request.loop));
@@ -175,10 +179,12 @@ expected<void> run_starter::open() {
     return failure(ec::stopped, "the run was stopped before it began");
   TROUPE_TRY_VOID(check_trackers());
   TROUPE_TRY_VOID(check_ticket());
-  TROUPE_TRY(
-    run_->store,
-    run_store::open(request_.run, request_.loop.config_text,
-                    static_cast<std::size_t>(world_size_of(request_.scaling))));
+  TROUPE_TRY(run_->store,
+             run_store::open(
+               request_.run, request_.loop.config_text,
+               request_.scaling.num_workers.is_elastic()
+                 ? 0 // It differs from start to start.
+                 : static_cast<std::size_t>(world_size_of(request_.scaling))));
   request_.run.name = run_->store->description().name;
   TROUPE_TRY_VOID(start_trackers());
   run_->store->stop_waiting_if(around_.given_up);
@@ -280,14 +286,18 @@ std::unique_ptr<run_parts> run_starter::spawn() {
   x.agent = spawn_actor(host_agent, host_agent_args{x.launcher});
   *x.agent_cell = x.agent;
   worker_group_args group;
+  auto slots = slots_of(request_);
   for (auto& share : shares_of(request_))
-    group.hosts.push_back({{}, share.first_rank, share.ranks});
+    group.hosts.push_back(
+      {{}, share.first_rank, share.ranks, slots[group.hosts.size()]});
   group.hosts.front().agent = x.agent;
   group.hosts.front().address = std::move(own_address_);
   if (x.door) {
     group.roster = make_roster();
     if (x.launches)
       group.launches = agent_launcher::functions_of(x.launches);
+    group.leaves_as_one =
+      request_.hosts && request_.hosts->engine == launch_engine::slurm;
     group.note = note();
     group.journal = [store = x.store](std::string_view kind, metrics fields) {
       (void) store->append_event(kind, fields);
@@ -329,10 +339,13 @@ std::unique_ptr<run_parts> run_starter::spawn() {
 std::shared_ptr<host_roster> run_starter::make_roster() const {
   host_limits limits;
   limits.join = request_.scaling.join_timeout;
+  auto slots = slots_of(request_);
+  if (request_.scaling.num_workers.is_elastic())
+    limits.min_ranks = request_.scaling.num_workers.min;
   auto& address = run_->door->address();
   if (!request_.hosts)
-    return std::make_shared<host_roster>(shares_of(request_).size(),
-                                         own_agent_facts(), limits, address);
+    return std::make_shared<host_roster>(
+      shares_of(request_).size(), own_agent_facts(), limits, address, slots);
   std::vector<std::string> others;
   for (auto& host : request_.hosts->hosts)
     others.push_back(host.name);
@@ -341,7 +354,7 @@ std::shared_ptr<host_roster> run_starter::make_roster() const {
     return std::uniform_real_distribution<double>{}(engine);
   };
   return std::make_shared<host_roster>(others, own_agent_facts(), limits,
-                                       address, std::move(random));
+                                       address, std::move(random), slots);
 }
 
 std::shared_ptr<rank_launcher> run_starter::make_launcher() {

@@ -31,6 +31,7 @@ expected<void> find_hosts(run_request& x) {
   auto& scaling = x.scaling;
   if (runs_here(scaling) || x.hosts)
     return {};
+  TROUPE_TRY_VOID(validate(scaling.num_workers));
   auto found = found_launch(text_of_hosts(scaling));
   auto has_hosts = found && found->engine == launch_engine::ssh;
   if (scaling.agents > 0 && has_hosts)
@@ -47,15 +48,19 @@ expected<void> find_hosts(run_request& x) {
                      "nor scaling.agents says how many agents come");
   }
   if (scaling.agents > 0) {
-    if (scaling.workers_per_host > 0)
-      scaling.num_workers = scaling.workers_per_host * (scaling.agents + 1);
+    if (auto each = scaling.workers_per_host; each > 0) {
+      auto hosts = scaling.agents + 1;
+      auto fewest = scaling.min_hosts > 0 ? scaling.min_hosts : hosts;
+      scaling.num_workers = {each * fewest, each * hosts};
+    }
     return {};
   }
   if (!found)
     return tl::unexpected{found.error()};
   if (has_hosts || found->engine == launch_engine::slurm) {
-    TROUPE_TRY(auto plan, plan_hosts(*found, scaling.num_workers,
-                                     scaling.workers_per_host));
+    TROUPE_TRY(auto plan,
+               plan_hosts(*found, scaling.num_workers, scaling.workers_per_host,
+                          scaling.min_hosts));
     scaling.num_workers = plan.ranks;
     if (!plan.hosts.empty())
       x.hosts = std::make_shared<const host_plan>(std::move(plan));
@@ -71,6 +76,19 @@ std::vector<host_share> shares_of(const run_request& x) {
   std::vector<host_share> result;
   for (auto& host : x.hosts->hosts)
     result.push_back({host.first_rank, host.ranks});
+  return result;
+}
+
+std::vector<int> slots_of(const run_request& x) {
+  std::vector<int> result;
+  if (x.hosts) {
+    for (auto& host : x.hosts->hosts)
+      result.push_back(host.slots);
+    return result;
+  }
+  // As evenly as in the largest world.
+  auto shares = spread_ranks(x.scaling);
+  result.assign(shares.size(), shares.front().ranks);
   return result;
 }
 

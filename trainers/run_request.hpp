@@ -32,14 +32,17 @@ expected<void> find_hosts(run_request& x);
 /// The ranks of each host of the run, this one first.
 std::vector<host_share> shares_of(const run_request& x);
 
+/// Most ranks on each host of the run, this one first.
+std::vector<int> slots_of(const run_request& x);
+
 /// Whether ranks are threads of this process.
 inline bool runs_here(const scaling_config& x) {
   return x.num_workers == 0 || x.where == placement::in_process;
 }
 
-/// The number of ranks: one without workers.
+/// The number of ranks, of an elastic run the most: one without workers.
 inline int world_size_of(const scaling_config& x) {
-  return std::max(x.num_workers, 1);
+  return std::max(x.num_workers.max, 1);
 }
 
 /// Largest config of a loop that runs in processes, as cereal writes it: it

@@ -119,9 +119,9 @@ tracking_handle::~tracking_handle() {
   auto status = run_status_kind::finished;
   auto stop = context_->stop_info();
   if (stop && stop->kind != stop_info::kind_type::finished)
-    status = stop->kind == stop_info::kind_type::preempted
-               ? run_status_kind::preempted
-               : run_status_kind::aborted;
+    status = stop->kind == stop_info::kind_type::stopped
+               ? run_status_kind::aborted
+               : run_status_kind::preempted;
   else if (std::uncaught_exceptions() > exceptions_)
     status = run_status_kind::errored;
   try {

@@ -24,9 +24,9 @@ namespace {
 thread_local std::vector<train_context*> contexts;
 
 /// Events of the run itself, on which readers of its journal rely.
-constexpr std::array<std::string_view, 6> kinds_of_the_run{
-  "attempt_begun", "driver_lost", "preempted",
-  "ranks_failed",  "run_ended",   "stop_decided"};
+constexpr std::array<std::string_view, 7> kinds_of_the_run{
+  "attempt_begun", "attempt_left", "driver_lost", "preempted",
+  "ranks_failed",  "run_ended",    "stop_decided"};
 
 /// Most bytes of an event's kind.
 constexpr std::size_t max_kind_bytes = 256;
@@ -160,9 +160,13 @@ void train_context::send(const metrics& values,
   if (in_hook_)
     leave_loop({ec::invalid_argument,
                 concat("rank ", rank(), ": report() was called by on_report")});
-  if (auto stop = link.stop_info();
-      stop && stop->kind == stop_info::kind_type::finished && !knows_stop_)
-    throw run_stopped{{ec::stopped, "the run ends: " + stop->reason}};
+  if (auto stop = link.stop_info(); stop && !knows_stop_) {
+    if (stop->kind == stop_info::kind_type::finished)
+      throw run_stopped{{ec::stopped, "the run ends: " + stop->reason}};
+    if (stop->kind == stop_info::kind_type::continues)
+      throw run_stopped{
+        {ec::stopped, "the next attempt continues: " + stop->reason}};
+  }
   call_before_report();
   value_or_leave(validate(values));
   std::chrono::duration<double> step =

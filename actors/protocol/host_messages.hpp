@@ -224,6 +224,21 @@ bool inspect(Inspector& f, host_tick& x) {
                             f.field("incarnation", x.incarnation));
 }
 
+/// The host of this agent is about to leave, as to be preempted.
+struct host_notice {
+  std::uint32_t node_rank = 0;
+  std::uint64_t incarnation = 0;
+  std::string reason;
+  std::int64_t grace_ms = -1; ///< Until it is gone; -1: unknown.
+};
+
+template <class Inspector>
+bool inspect(Inspector& f, host_notice& x) {
+  return f.object(x).fields(
+    f.field("node_rank", x.node_rank), f.field("incarnation", x.incarnation),
+    f.field("reason", x.reason), f.field("grace_ms", x.grace_ms));
+}
+
 /// The launcher of an agent has passed the ticket on. From this process.
 struct agent_launched {
   std::uint64_t launch = 0; ///< As in `launch_agent`.

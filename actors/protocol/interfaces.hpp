@@ -74,6 +74,8 @@ using worker_group_actor = caf::typed_actor<
   caf::result<void>(host_checked),
   // It lives; an error if it does not count any more.
   caf::result<void>(host_tick),
+  // Its host is about to leave.
+  caf::result<void>(host_notice),
   // The launcher of another host's agent has begun, or ended.
   caf::result<void>(agent_launched), caf::result<void>(launcher_ended),
   // An agent reports the starts and ends of its ranks, and their calls.

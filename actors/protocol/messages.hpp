@@ -95,13 +95,15 @@ struct attempt_ended {
   std::uint64_t attempt = 0;
   bool stopped = false;
   bool preempted = false; ///< All had learned of `preempt_attempt`.
+  /// Why ranks have left for the next attempt; empty: they have not.
+  std::string left_for;
 };
 
 template <class Inspector>
 bool inspect(Inspector& f, attempt_ended& x) {
-  return f.object(x).fields(f.field("attempt", x.attempt),
-                            f.field("stopped", x.stopped),
-                            f.field("preempted", x.preempted));
+  return f.object(x).fields(
+    f.field("attempt", x.attempt), f.field("stopped", x.stopped),
+    f.field("preempted", x.preempted), f.field("left_for", x.left_for));
 }
 
 /// At least one rank failed; every rank has ended.
@@ -111,6 +113,8 @@ struct attempt_failed {
   error reason;         ///< One sentence for all of it.
   std::map<int, rank_failure> ranks;
   bool is_final = false; ///< No other attempt would be better.
+  /// Why that is no failure of the run, which continues; empty: it is one.
+  std::string left_for;
 };
 
 template <class Inspector>
@@ -118,7 +122,7 @@ bool inspect(Inspector& f, attempt_failed& x) {
   return f.object(x).fields(
     f.field("attempt", x.attempt), f.field("started", x.started),
     f.field("reason", x.reason), f.field("ranks", x.ranks),
-    f.field("is_final", x.is_final));
+    f.field("is_final", x.is_final), f.field("left_for", x.left_for));
 }
 
 /// A warning about the attempt, e.g. ranks that keep others waiting.
@@ -268,14 +272,14 @@ struct stop_notice {
   std::uint64_t index = 0;
   std::string reason;
   std::int64_t deadline_ms = 0; ///< Unix time.
-  bool finishes = false;        ///< The run has trained enough: no deadline.
+  stop_info::kind_type kind = stop_info::kind_type::preempted;
 };
 
 template <class Inspector>
 bool inspect(Inspector& f, stop_notice& x) {
   return f.object(x).fields(
     f.field("index", x.index), f.field("reason", x.reason),
-    f.field("deadline_ms", x.deadline_ms), f.field("finishes", x.finishes));
+    f.field("deadline_ms", x.deadline_ms), f.field("kind", x.kind));
 }
 
 /// Report *index* of every rank is durable.

@@ -61,7 +61,8 @@ expected<void> validate_preemption(const run_config& x) {
   return {};
 }
 
-/// The sender's grace from the environment.
+} // namespace
+
 expected<std::optional<std::chrono::milliseconds>> sender_grace_of_host() {
   using std::chrono::milliseconds;
   auto text = std::getenv("TROUPE_SENDER_GRACE");
@@ -76,8 +77,6 @@ expected<std::optional<std::chrono::milliseconds>> sender_grace_of_host() {
                      + std::string{text} + "'");
   return milliseconds{static_cast<std::int64_t>(seconds * 1000)};
 }
-
-} // namespace
 
 std::vector<int> default_preempt_signals() noexcept {
   return {SIGTERM, SIGUSR1, SIGHUP};

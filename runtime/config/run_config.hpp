@@ -60,6 +60,10 @@ namespace internal {
 /// SIGTERM, SIGUSR1 and SIGHUP.
 std::vector<int> default_preempt_signals() noexcept;
 
+/// How long the sender of a signal waits until it kills, of the variable
+/// TROUPE_SENDER_GRACE; unset: it does not say.
+expected<std::optional<std::chrono::milliseconds>> sender_grace_of_host();
+
 } // namespace internal
 
 /// What happens if there is a finished run of the name.

@@ -102,6 +102,10 @@ std::vector<int> gpus_of(const scaling_config& x, int local_rank) {
   return result;
 }
 
+std::string count_text(const worker_count& x) {
+  return x.is_elastic() ? concat(x.min, " to ", x.max) : std::to_string(x.max);
+}
+
 std::string text_of_hosts(const scaling_config& x) {
   std::string result;
   for (auto& host : x.hosts)
@@ -110,7 +114,7 @@ std::string text_of_hosts(const scaling_config& x) {
 }
 
 std::vector<host_share> spread_ranks(const scaling_config& x) {
-  auto ranks = std::max(x.num_workers, 1);
+  auto ranks = std::max(x.num_workers.max, 1);
   auto hosts = x.agents + 1;
   std::vector<host_share> result;
   for (int i = 0, next = 0; i < hosts; ++i) {
@@ -136,11 +140,48 @@ expected<void> check_agents(const scaling_config& x) {
     return refuse(": other hosts have ranks that are processes only");
   if (x.num_workers <= x.agents)
     return refuse(concat(", so that the run has ", x.agents + 1,
-                         " hosts, but only ", x.num_workers, " workers"));
+                         " hosts, but only ", x.num_workers.max, " workers"));
+  return {};
+}
+
+expected<void> check_elastic(const scaling_config& x, std::size_t hosts) {
+  auto& count = x.num_workers;
+  if (x.min_hosts < 0 || (x.min_hosts > 0 && x.workers_per_host == 0))
+    return failure(ec::invalid_config,
+                   concat("scaling.min_hosts is ", x.min_hosts,
+                          ": it must be >= 0, and counts hosts with "
+                          "scaling.workers_per_host; else num_workers is a "
+                          "range, such as {2, 8}"));
+  if (static_cast<std::size_t>(x.min_hosts) > hosts)
+    return failure(ec::invalid_config,
+                   concat("scaling.min_hosts is ", x.min_hosts,
+                          ", but the run has ", hosts, " hosts"));
+  TROUPE_TRY_VOID(validate(count));
+  if (!count.is_elastic())
+    return {};
+  auto refuse = [&count](std::string why) {
+    return failure(
+      ec::invalid_config,
+      concat("scaling.num_workers is ", count_text(count), std::move(why)));
+  };
+  if (x.where == placement::in_process)
+    return refuse(": ranks that are threads are one fixed number");
+  if (hosts < 2)
+    return refuse(
+      ", but the run has one host: the number of ranks changes with "
+      "that of hosts, so give one number, or scaling.hosts");
   return {};
 }
 
 } // namespace
+
+expected<void> validate(const worker_count& x) {
+  if (!x.is_elastic() || (x.min >= 1 && x.min < x.max))
+    return {};
+  return failure(ec::invalid_config,
+                 concat("scaling.num_workers is ", count_text(x),
+                        ": the first must be >= 1, and not above the second"));
+}
 
 expected<void> validate(const scaling_config& x, const host_resources& host,
                         const std::vector<host_share>& shares) {
@@ -151,12 +192,13 @@ expected<void> validate(const scaling_config& x, const host_resources& host,
   if (x.num_workers < 0)
     return failure(
       ec::invalid_config,
-      concat("scaling.num_workers must be >= 0, got ", x.num_workers));
+      concat("scaling.num_workers must be >= 0, got ", x.num_workers.max));
+  TROUPE_TRY_VOID(check_elastic(x, shares.size()));
   TROUPE_TRY_VOID(check_agents(x));
   for (auto& share : shares)
     if (share.ranks > shared_segment::max_ranks)
       return failure(ec::invalid_config,
-                     concat("scaling.num_workers is ", x.num_workers,
+                     concat("scaling.num_workers is ", x.num_workers.max,
                             ", a host has at most ", shared_segment::max_ranks,
                             " ranks"));
   if (shares.size() > 1 && x.join_timeout <= std::chrono::milliseconds::zero())

@@ -17,6 +17,30 @@ enum class placement : std::uint8_t {
               ///< closures.
 };
 
+/// A number of ranks; or the fewest and the most of an elastic run, which goes
+/// on with fewer if hosts are lost, and with more if they come.
+struct worker_count {
+  int min = 1;
+  int max = 1;
+
+  constexpr worker_count(int count = 1) noexcept : min(count), max(count) {}
+  constexpr worker_count(int fewest, int most) noexcept
+    : min(fewest), max(most) {}
+
+  /// The most.
+  constexpr operator int() const noexcept { return max; }
+
+  constexpr bool is_elastic() const noexcept { return min != max; }
+};
+
+/// When an elastic run takes hosts that have come. Its ranks leave after a
+/// report, and the next attempt has more.
+enum class resize_policy : std::uint8_t {
+  at_once,         ///< With the next report.
+  next_checkpoint, ///< With the next report that has a checkpoint.
+  never,           ///< Only when ranks are restarted anyway.
+};
+
 /// Resources that one rank needs.
 struct resources {
   /// Cores claimed per rank. Unset claims none: ranks share what the host has,
@@ -30,10 +54,14 @@ struct resources {
 /// How many ranks there are and where.
 struct scaling_config {
   /// Number of ranks. 0 runs the loop inline on the thread that calls `fit()`,
-  /// as rank 0 of 1.
-  int num_workers = 1;
+  /// as rank 0 of 1. {2, 8}: 2 to 8, as many as the hosts that are there have
+  /// room for.
+  worker_count num_workers = 1;
   /// Ranks on each host, instead of `num_workers`; 0: that counts.
   int workers_per_host = 0;
+  /// Fewest hosts with `workers_per_host`; 0: all.
+  int min_hosts = 0;
+  resize_policy resize = resize_policy::next_checkpoint;
   bool use_gpu = false;
   resources resources_per_worker;
   placement where = placement::processes;
@@ -45,7 +73,8 @@ struct scaling_config {
   /// `--node-agent` and the ticket in `run_config::agent_ticket`. Ranks are
   /// spread evenly: this host has the first ones.
   int agents = 0;
-  /// How long an attempt waits for the agents of all hosts.
+  /// How long an attempt waits for the agents of all hosts. An elastic run then
+  /// starts with those that are there, if they have room for enough ranks.
   std::chrono::milliseconds join_timeout = std::chrono::minutes{2};
   /// On which network of its hosts ranks talk to each other: the name of an
   /// interface ("eth1"), or a network that has one address of each host
@@ -69,6 +98,9 @@ host_resources local_resources();
 /// counts them. Unset shows all.
 int visible_gpus(const std::optional<std::string>& variable, int cards);
 
+/// "2 to 8", or "2".
+std::string count_text(const worker_count& x);
+
 /// The hosts of *x* as `--hosts` takes them: "a,n[1-4]".
 std::string text_of_hosts(const scaling_config& x);
 
@@ -88,6 +120,9 @@ struct host_share {
 /// The ranks of each host, this one first: as evenly as possible, and the first
 /// hosts have more.
 std::vector<host_share> spread_ranks(const scaling_config& x);
+
+/// Refuses a range that has no number in it.
+expected<void> validate(const worker_count& x);
 
 /// Refuses negative numbers, fractions of a GPU and claims that *host* can
 /// never hold. *shares* are the ranks of each host, this one first.

@@ -2,13 +2,18 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <utility>
 
+#include "troupe/runtime/hosts/world_plan.hpp"
 #include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
 
 namespace {
+
+/// The slots of a host that says nothing about them.
+constexpr auto any_number = std::numeric_limits<int>::max();
 
 struct candidate {
   std::string name;
@@ -19,7 +24,6 @@ struct candidate {
 /// The hosts of *found*, this one first. Slurm's slots are the tasks of a node,
 /// of which Troupe needs one.
 std::vector<candidate> candidates_of(const launch_environment& found) {
-  constexpr auto any_number = std::numeric_limits<int>::max();
   std::vector<candidate> result;
   for (const auto& host : found.hosts)
     result.push_back({host.name, found.engine == launch_engine::slurm
@@ -43,46 +47,67 @@ error too_few_slots(const launch_environment& found, int wanted,
                  to_short_text(names))};
 }
 
-/// One rank after the other, to each host in turn.
-bool deal(std::vector<candidate>& hosts, int ranks) {
-  while (ranks > 0) {
-    auto before = ranks;
-    for (auto& host : hosts)
-      if (ranks > 0 && host.ranks < host.slots) {
-        ++host.ranks;
-        --ranks;
-      }
-    if (ranks == before)
-      return false;
-  }
-  return true;
+/// Deals *ranks* to *hosts*; whether there are enough slots for *fewest*.
+bool deal(std::vector<candidate>& hosts, int ranks, int fewest) {
+  std::vector<int> slots;
+  for (auto& host : hosts)
+    slots.push_back(host.slots);
+  auto shares = deal_ranks(slots, ranks);
+  for (std::size_t i = 0; i < hosts.size(); ++i)
+    hosts[i].ranks = shares[i];
+  return std::accumulate(shares.begin(), shares.end(), 0) >= fewest;
+}
+
+/// The same number of ranks on each host; whether each has the slots.
+bool fill(std::vector<candidate>& hosts, int per_host) {
+  for (auto& host : hosts)
+    host.ranks = std::min(host.slots, per_host);
+  return std::ranges::all_of(
+    hosts, [per_host](const candidate& x) { return x.ranks == per_host; });
+}
+
+/// The slots of hosts whose number of them is not known.
+void give_slots(std::vector<candidate>& hosts, int most) {
+  auto each = (most + static_cast<int>(hosts.size()) - 1)
+              / static_cast<int>(hosts.size());
+  for (auto& host : hosts)
+    if (host.slots == any_number)
+      host.slots = each;
 }
 
 } // namespace
 
-expected<host_plan> plan_hosts(const launch_environment& found, int num_workers,
-                               int workers_per_host) {
+expected<host_plan> plan_hosts(const launch_environment& found,
+                               worker_count num_workers, int workers_per_host,
+                               int min_hosts) {
   auto hosts = candidates_of(found);
+  auto count = static_cast<int>(hosts.size());
+  auto most = workers_per_host > 0 ? workers_per_host * count : num_workers.max;
+  auto fewest = workers_per_host > 0
+                  ? workers_per_host * (min_hosts > 0 ? min_hosts : count)
+                  : num_workers.min;
+  if (fewest < most)
+    give_slots(hosts, most);
   if (workers_per_host > 0) {
-    for (auto& host : hosts)
-      host.ranks = std::min(host.slots, workers_per_host);
-    auto is_full = [&](const candidate& x) {
-      return x.ranks == workers_per_host;
-    };
-    if (!std::ranges::all_of(hosts, is_full))
+    if (!fill(hosts, workers_per_host))
       return tl::unexpected{
         too_few_slots(found, workers_per_host, "workers_per_host")};
-  } else if (!deal(hosts, num_workers)) {
-    return tl::unexpected{too_few_slots(found, num_workers, "num_workers")};
+  } else if (!deal(hosts, most, fewest)) {
+    return tl::unexpected{too_few_slots(found, fewest, "num_workers")};
   }
-  std::erase_if(hosts, [](const candidate& x) { return x.ranks == 0; });
+  if (fewest == most)
+    std::erase_if(hosts, [](const candidate& x) { return x.ranks == 0; });
   if (!found.host_index)
     hosts.insert(hosts.begin(), candidate{});
   host_plan result;
   for (auto& host : hosts) {
-    result.hosts.push_back({std::move(host.name), result.ranks, host.ranks});
-    result.ranks += host.ranks;
+    auto slots =
+      fewest < most && workers_per_host == 0 ? host.slots : host.ranks;
+    result.hosts.push_back(
+      {std::move(host.name), result.ranks.max, host.ranks, slots});
+    result.ranks.max += host.ranks;
   }
+  result.ranks.min = fewest < most ? fewest : result.ranks.max;
   if (result.hosts.size() <= 1)
     result.hosts.clear();
   else

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "troupe/runtime/config/scaling_config.hpp"
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/hosts/launch_environment.hpp"
 
@@ -13,6 +14,7 @@ struct planned_host {
   std::string name; ///< As its launcher knows it; the first one needs none.
   int first_rank = 0;
   int ranks = 0;
+  int slots = 0; ///< Most ranks in an attempt of an elastic run.
 
   bool operator==(const planned_host&) const = default;
 };
@@ -25,7 +27,7 @@ struct host_plan {
   /// hosts that were given. Empty: all ranks are on this host.
   std::vector<planned_host> hosts;
 
-  int ranks = 0; ///< On all hosts.
+  worker_count ranks = 0; ///< On all hosts.
 };
 
 /// Puts *num_workers* ranks, or *workers_per_host* on each host if that is not
@@ -33,8 +35,13 @@ struct host_plan {
 /// slots, and the first hosts have more. If there are fewer ranks than hosts,
 /// the last hosts are not used.
 ///
+/// An elastic run has all hosts: *min_hosts* of them, or *num_workers* is a
+/// range. Their ranks are those of its largest world. A host whose slots are
+/// not known has room for as many as it would have there.
+///
 /// `ec::invalid_config` if the hosts have too few slots.
-expected<host_plan> plan_hosts(const launch_environment& found, int num_workers,
-                               int workers_per_host);
+expected<host_plan> plan_hosts(const launch_environment& found,
+                               worker_count num_workers, int workers_per_host,
+                               int min_hosts = 0);
 
 } // namespace troupe::internal

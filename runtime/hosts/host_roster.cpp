@@ -34,6 +34,13 @@ launched_hosts(const std::vector<std::string>& names) {
   return result;
 }
 
+std::vector<host_states::host> with_slots(std::vector<host_states::host> hosts,
+                                          const std::vector<int>& slots) {
+  for (std::size_t i = 0; i < slots.size(); ++i)
+    hosts[i].slots = slots[i];
+  return hosts;
+}
+
 /// Why a program like *x* cannot have ranks of the run of *own*.
 error unfitness(const agent_facts& x, const agent_facts& own) {
   auto or_none = [](const std::string& id) { return id.empty() ? "none" : id; };
@@ -87,13 +94,13 @@ agent_facts own_agent_facts() {
   return result;
 }
 
-host_roster::host_roster(const std::vector<host_states::host>& hosts,
-                         agent_facts own, host_limits limits,
-                         std::string addresses,
-                         host_states::random_function random, bool launches)
+host_roster::host_roster(std::vector<host_states::host> hosts, agent_facts own,
+                         host_limits limits, std::string addresses,
+                         host_states::random_function random, bool launches,
+                         const std::vector<int>& slots)
   : own_(std::move(own)), limits_(limits), launches_(launches),
     addresses_(std::move(addresses)),
-    states_(hosts, limits, addresses_, std::move(random)) {
+    states_(with_slots(hosts, slots), limits, addresses_, std::move(random)) {
   for (auto& host : hosts)
     seats_.emplace_back().name = host.name;
   sit_down(0, own_, time_point{});
@@ -102,17 +109,18 @@ host_roster::host_roster(const std::vector<host_states::host>& hosts,
 }
 
 host_roster::host_roster(std::size_t hosts, agent_facts own, host_limits limits,
-                         std::string addresses)
+                         std::string addresses, const std::vector<int>& slots)
   : host_roster(
     unnamed_hosts(hosts), std::move(own), limits, std::move(addresses),
-    [] { return 0.0; }, false) {}
+    [] { return 0.0; }, false, slots) {}
 
 host_roster::host_roster(const std::vector<std::string>& launched,
                          agent_facts own, host_limits limits,
                          std::string addresses,
-                         host_states::random_function random)
+                         host_states::random_function random,
+                         const std::vector<int>& slots)
   : host_roster(launched_hosts(launched), std::move(own), limits,
-                std::move(addresses), std::move(random), true) {}
+                std::move(addresses), std::move(random), true, slots) {}
 
 void host_roster::sit_down(std::size_t seat, const agent_facts& x,
                            time_point now) {
@@ -218,10 +226,6 @@ host_decisions host_roster::launcher_ended(std::uint64_t launch,
     states_.on_launcher_ended(*host, launch, std::move(words), may_help, now));
 }
 
-void host_roster::attempt_started() {
-  states_.on_attempt_started(states_.usable());
-}
-
 std::optional<host_decisions> host_roster::checked(std::size_t seat,
                                                    std::uint64_t incarnation,
                                                    const error& problem,
@@ -233,6 +237,8 @@ std::optional<host_decisions> host_roster::checked(std::size_t seat,
     return noted(states_.on_hello(seat, incarnation, now));
   }
   seats_[seat].incarnation.reset();
+  if (problem.code == ec::conflict)
+    return host_decisions{};
   return noted(states_.on_refused(seat, problem.message, now));
 }
 
@@ -257,6 +263,23 @@ host_decisions host_roster::gone(std::size_t seat, std::uint64_t incarnation,
   return noted(states_.on_gone(seat, incarnation, std::move(cause), now));
 }
 
+host_decisions host_roster::left(host_decisions x) {
+  for (auto& decision : x)
+    if (auto* fence = std::get_if<fence_agent>(&decision);
+        fence && has(fence->host, fence->incarnation)) {
+      seats_[fence->host].incarnation.reset();
+      seats_[fence->host].is_ready = false;
+    }
+  return noted(std::move(x));
+}
+
+host_decisions host_roster::draining(std::size_t seat,
+                                     std::uint64_t incarnation,
+                                     host_limits::duration grace,
+                                     time_point now) {
+  return left(states_.on_draining(seat, incarnation, grace, now));
+}
+
 std::string host_roster::waiting_text() const {
   std::string names;
   for (auto& seat : seats_)
@@ -265,9 +288,9 @@ std::string host_roster::waiting_text() const {
   return concat("waiting for the agents of ", names, " at ", addresses_);
 }
 
-host_decisions host_roster::gather(time_point now) {
+host_decisions host_roster::gather(time_point now, bool at_once) {
   auto result = check(now); // Nothing waits yet, but launches may be due.
-  for (auto& x : noted(states_.gather(now)))
+  for (auto& x : noted(states_.gather(now, states_.join_limit(), at_once)))
     result.push_back(std::move(x));
   return result;
 }

@@ -31,15 +31,16 @@ public:
   using time_point = host_states::time_point;
 
   /// *own* is the driver's program and host; *addresses* is where agents
-  /// connect, for messages.
+  /// connect, for messages. Of an elastic run *slots* are those of each host.
   host_roster(std::size_t hosts, agent_facts own, host_limits limits,
-              std::string addresses);
+              std::string addresses, const std::vector<int>& slots = {});
 
   /// The same for agents that are launched on the hosts *launched*, those of
   /// the run after the driver's own.
   host_roster(const std::vector<std::string>& launched, agent_facts own,
               host_limits limits, std::string addresses,
-              host_states::random_function random);
+              host_states::random_function random,
+              const std::vector<int>& slots = {});
 
   /// The seat of the agent *x*. `ec::invalid_config` if it can never have one,
   /// `ec::conflict` if all are taken, `ec::stopped` if another launch has
@@ -48,6 +49,7 @@ public:
                               host_decisions& decisions);
 
   /// The agent in *seat* has checked its host, which has *problem* or none.
+  /// After `ec::conflict` it asks for a seat again.
   /// Nothing if another agent has the seat by now.
   std::optional<host_decisions> checked(std::size_t seat,
                                         std::uint64_t incarnation,
@@ -62,6 +64,16 @@ public:
   host_decisions gone(std::size_t seat, std::uint64_t incarnation,
                       std::string cause, time_point now);
 
+  /// The host in *seat* is about to leave, and will be gone after *grace*.
+  host_decisions draining(std::size_t seat, std::uint64_t incarnation,
+                          host_limits::duration grace, time_point now);
+
+  /// Whether the agent *incarnation* has *seat*, and has checked its host.
+  bool has(std::size_t seat, std::uint64_t incarnation) const {
+    return seat < seats_.size() && seats_[seat].is_ready
+           && seats_[seat].incarnation == incarnation;
+  }
+
   /// The launcher *launch* has passed the ticket on.
   host_decisions launched(std::uint64_t launch, time_point now);
 
@@ -72,14 +84,21 @@ public:
   host_decisions launcher_ended(std::uint64_t launch, std::string words,
                                 bool may_help, time_point now);
 
-  /// An attempt runs on all hosts; is over; has made progress.
-  void attempt_started();
-  void attempt_ended() { states_.on_attempt_ended(); }
+  /// An attempt runs on *hosts*; is over; has made progress.
+  void attempt_started(const std::vector<std::size_t>& hosts) {
+    states_.on_attempt_started(hosts);
+  }
+  host_decisions attempt_ended(time_point now) {
+    return left(states_.on_attempt_ended(now));
+  }
   void progressed() noexcept { states_.on_progress(); }
 
-  /// An attempt is to start: `start_with_hosts` once all are here, or
-  /// `too_few_hosts` after the join limit.
-  host_decisions gather(time_point now);
+  /// An attempt is to start: `start_with_hosts` once all are here, or, if
+  /// *at_once*, enough of them; or `too_few_hosts` after the join limit.
+  host_decisions gather(time_point now, bool at_once = false);
+
+  /// The hosts that an attempt could use now.
+  std::vector<std::size_t> usable() const { return states_.usable(); }
 
   /// To be called each `next_check`.
   host_decisions check(time_point now);
@@ -108,11 +127,14 @@ private:
     std::uint64_t launch = 0;
   };
 
-  host_roster(const std::vector<host_states::host>& hosts, agent_facts own,
+  host_roster(std::vector<host_states::host> hosts, agent_facts own,
               host_limits limits, std::string addresses,
-              host_states::random_function random, bool launches);
+              host_states::random_function random, bool launches,
+              const std::vector<int>& slots);
 
   host_decisions noted(host_decisions x);
+  /// The same after hosts were let go, which leave their seats.
+  host_decisions left(host_decisions x);
   expected<std::size_t> seat_for(const agent_facts& x) const;
   std::optional<std::size_t> free_seat(const agent_facts& x) const;
   void sit_down(std::size_t seat, const agent_facts& x, time_point now);

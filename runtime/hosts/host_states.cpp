@@ -53,13 +53,14 @@ host_states::host_states(std::vector<host> hosts, host_limits limits,
     auto& added = hosts_.emplace_back();
     added.name = std::move(x.name);
     added.is_launched = x.is_launched;
+    added.slots = x.slots;
   }
-  if (limits_.min_hosts == 0 || limits_.min_hosts > hosts_.size())
-    limits_.min_hosts = hosts_.size();
 }
 
-host_decisions host_states::gather(time_point now, duration limit) {
+host_decisions host_states::gather(time_point now, duration limit,
+                                   bool at_once) {
   host_decisions out;
+  starts_at_once_ = at_once;
   gather_until_ = now + limit;
   gather_limit_ = limit;
   for (std::size_t i = 0; i < hosts_.size(); ++i) {
@@ -190,12 +191,16 @@ host_decisions host_states::on_gone(std::size_t host, std::uint64_t incarnation,
 
 host_decisions host_states::on_draining(std::size_t host,
                                         std::uint64_t incarnation,
-                                        time_point now) {
+                                        duration grace, time_point now) {
   host_decisions out;
   auto& x = hosts_[host];
   if (x.incarnation != incarnation)
     return out;
+  x.gone_at = now + grace;
+  auto serves = state_behind(x) == host_state::serving;
   (x.state == host_state::suspect ? x.before : x.state) = host_state::draining;
+  if (!serves)
+    let_go(host, now, out);
   decide(now, out);
   return out;
 }
@@ -203,14 +208,20 @@ host_decisions host_states::on_draining(std::size_t host,
 host_decisions host_states::on_left(std::size_t host, std::uint64_t incarnation,
                                     time_point now) {
   host_decisions out;
-  auto& x = hosts_[host];
-  if (x.incarnation != incarnation)
-    return out;
-  fence(host, out);
-  x.state = host_state::left;
-  x.words = "has left";
+  if (hosts_[host].incarnation == incarnation)
+    let_go(host, now, out);
   decide(now, out);
   return out;
+}
+
+void host_states::let_go(std::size_t host, time_point now,
+                         host_decisions& out) {
+  auto& x = hosts_[host];
+  fence(host, out);
+  drop_launcher(host, out);
+  x.state = host_state::left;
+  x.words = "has left";
+  plan_launch(host, true, now, out);
 }
 
 void host_states::on_attempt_started(const std::vector<std::size_t>& hosts) {
@@ -222,12 +233,17 @@ void host_states::on_attempt_started(const std::vector<std::size_t>& hosts) {
   }
 }
 
-void host_states::on_attempt_ended() {
-  for (auto& x : hosts_) {
+host_decisions host_states::on_attempt_ended(time_point now) {
+  host_decisions out;
+  for (std::size_t i = 0; i < hosts_.size(); ++i) {
+    auto& x = hosts_[i];
     auto& state = x.state == host_state::suspect ? x.before : x.state;
     if (state == host_state::serving)
       state = host_state::ready;
+    else if (state == host_state::draining)
+      let_go(i, now, out);
   }
+  return out;
 }
 
 void host_states::on_progress() noexcept {
@@ -278,16 +294,13 @@ void host_states::launch_failed(std::size_t host, std::string words,
 void host_states::lose(std::size_t host, std::string cause, time_point now,
                        host_decisions& out) {
   auto& x = hosts_[host];
-  auto state = x.state == host_state::suspect ? x.before : x.state;
+  auto state = state_behind(x);
   fence(host, out);
   drop_launcher(host, out);
   x.words = std::move(cause);
-  out.push_back(host_lost{host, x.words, state == host_state::serving});
-  if (state == host_state::draining) {
-    x.state = host_state::left;
-    return;
-  }
-  x.state = host_state::lost;
+  out.push_back(host_lost{host, x.words, state == host_state::serving,
+                          state == host_state::draining});
+  x.state = state == host_state::draining ? host_state::left : host_state::lost;
   plan_launch(host, true, now, out);
 }
 
@@ -301,7 +314,7 @@ void host_states::plan_launch(std::size_t host, bool may_help, time_point now,
     x.state = host_state::given_up;
     out.push_back(host_given_up{host, x.words});
   } else if (x.is_launched) {
-    x.next_launch = now + delay_after(x.failures_in_a_row);
+    x.next_launch = std::max(now + delay_after(x.failures_in_a_row), x.gone_at);
   }
 }
 
@@ -356,22 +369,52 @@ void host_states::check_host(std::size_t host, time_point now,
 void host_states::decide(time_point now, host_decisions& out) {
   if (!gather_until_)
     return;
-  auto coming = std::ranges::count_if(hosts_, [](const record& x) {
-    return x.state == host_state::expected || x.state == host_state::launching
-           || x.state == host_state::connecting || x.state == host_state::lost
-           || (x.state == host_state::suspect
-               && x.before != host_state::draining);
-  });
   auto found = usable();
+  auto slots = slots_of(found);
+  auto coming = std::size_t{0};
+  auto coming_slots = 0;
+  for (auto& x : hosts_)
+    if (is_coming(x)) {
+      ++coming;
+      coming_slots += x.slots;
+    }
   auto is_late = now >= *gather_until_;
-  auto possible = found.size() + static_cast<std::size_t>(coming);
-  if (coming > 0 && !is_late && possible >= limits_.min_hosts)
+  auto is_enough = are_enough(found.size(), slots);
+  auto may_be = are_enough(found.size() + coming, slots + coming_slots);
+  if (coming > 0 && !is_late && may_be && !(is_enough && starts_at_once_))
     return;
   gather_until_.reset();
-  if (found.size() >= limits_.min_hosts)
+  if (is_enough)
     out.push_back(start_with_hosts{std::move(found)});
   else
     out.push_back(too_few_hosts{missing_error(found.size(), is_late)});
+}
+
+bool host_states::is_coming(const record& x) {
+  switch (x.state) {
+    case host_state::expected:
+    case host_state::launching:
+    case host_state::connecting:
+    case host_state::lost:
+    case host_state::left:
+      return true;
+    case host_state::suspect:
+      return x.before != host_state::draining;
+    default:
+      return false;
+  }
+}
+
+bool host_states::are_enough(std::size_t hosts, int slots) const noexcept {
+  return limits_.min_ranks == 0 ? hosts == hosts_.size()
+                                : slots >= limits_.min_ranks;
+}
+
+int host_states::slots_of(const std::vector<std::size_t>& hosts) const {
+  auto result = 0;
+  for (auto i : hosts)
+    result += hosts_[i].slots;
+  return result;
 }
 
 void host_states::skip_standstill(time_point now) {
@@ -425,7 +468,9 @@ error host_states::missing_error(std::size_t usable, bool is_late) const {
            missing == 1 ? " hosts is missing" : " hosts are missing");
   if (is_late)
     text += concat(" after ", gather_limit_.count(), " ms");
-  text += concat(", and ", limits_.min_hosts, " are needed:");
+  text += limits_.min_ranks == 0
+            ? concat(", and ", hosts_.size(), " are needed:")
+            : concat(", and room for ", limits_.min_ranks, " ranks is needed:");
   for (const auto& x : hosts_)
     if (x.state != host_state::ready && x.state != host_state::serving)
       text += concat("\n  ", x.name, ": ", missing_text(x));

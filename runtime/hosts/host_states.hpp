@@ -50,8 +50,9 @@ struct host_limits {
   /// Launches of a host after the first one; -1: no limit.
   int max_relaunches = 10;
 
-  /// Fewest hosts to start with; 0: all.
-  std::size_t min_hosts = 0;
+  /// Fewest ranks for which the hosts of an attempt need slots; 0: all hosts
+  /// are needed.
+  int min_ranks = 0;
 };
 
 /// Launch an agent on *host*. Its launcher is called *launch* in events.
@@ -89,6 +90,7 @@ struct host_lost {
   std::size_t host = 0;
   std::string cause;
   bool was_serving = false;
+  bool was_draining = false; ///< It had said that it would go.
 };
 
 /// No agent is launched on *host* any more.
@@ -144,7 +146,8 @@ public:
   struct host {
     std::string name;
     bool is_launched =
-      true; ///< By this driver; else its agent comes by itself.
+      true;        ///< By this driver; else its agent comes by itself.
+    int slots = 1; ///< For ranks.
   };
 
   /// *addresses* are those of the driver, for messages.
@@ -152,8 +155,9 @@ public:
               std::string addresses, random_function random);
 
   /// Launches what can be launched, and starts an attempt once all hosts are
-  /// ready, or after *limit* with at least `min_hosts`.
-  host_decisions gather(time_point now, duration limit);
+  /// ready, or after *limit* with enough of them. If *at_once*, it starts as
+  /// soon as there are enough.
+  host_decisions gather(time_point now, duration limit, bool at_once = false);
   host_decisions gather(time_point now) { return gather(now, limits_.join); }
 
   /// The launcher has the ticket.
@@ -187,9 +191,11 @@ public:
   host_decisions on_gone(std::size_t host, std::uint64_t incarnation,
                          std::string cause, time_point now);
 
-  /// The agent was notified that its host is about to go.
+  /// The agent was notified that its host is about to go, and will be gone
+  /// after *grace*. It leaves once it serves no attempt, and is launched again
+  /// once it may be back.
   host_decisions on_draining(std::size_t host, std::uint64_t incarnation,
-                             time_point now);
+                             duration grace, time_point now);
 
   /// The agent has left in order.
   host_decisions on_left(std::size_t host, std::uint64_t incarnation,
@@ -197,7 +203,8 @@ public:
 
   /// An attempt runs on *hosts*.
   void on_attempt_started(const std::vector<std::size_t>& hosts);
-  void on_attempt_ended();
+  /// Hosts that were about to go leave.
+  host_decisions on_attempt_ended(time_point now);
 
   /// A report was stored: the next failure of a serving host is a new one.
   void on_progress() noexcept;
@@ -211,6 +218,8 @@ public:
   /// that comes much later means that this process was stopped: that time does
   /// not count.
   host_decisions check(time_point now);
+
+  duration join_limit() const noexcept { return limits_.join; }
 
   /// Time until the next call of `check`, which is never more than a tick.
   duration next_check() const noexcept { return limits_.tick; }
@@ -229,6 +238,7 @@ private:
   struct record {
     std::string name;
     bool is_launched = true;
+    int slots = 1;
     host_state state = host_state::expected;
     host_state before = host_state::ready; ///< It became suspect.
     std::optional<std::uint64_t> incarnation;
@@ -240,6 +250,7 @@ private:
     int failures_in_a_row = 0;
     time_point launched{};
     std::optional<time_point> next_launch;
+    time_point gone_at{};             ///< It may be back after that.
     std::string words;                ///< Why it is not there.
     std::deque<std::uint64_t> fenced; ///< Incarnations that do not count.
   };
@@ -249,7 +260,16 @@ private:
   /// The agent is the current one of the host.
   bool has_agent(const record& x) const { return x.incarnation.has_value(); }
 
+  /// What a host that is suspect was before.
+  static host_state state_behind(const record& x) {
+    return x.state == host_state::suspect ? x.before : x.state;
+  }
+
+  /// Whether it may get an agent, or answer again.
+  static bool is_coming(const record& x);
+
   void launch(std::size_t host, time_point now, host_decisions& out);
+  void let_go(std::size_t host, time_point now, host_decisions& out);
   void launch_failed(std::size_t host, std::string words, bool may_help,
                      time_point now, host_decisions& out);
   void lose(std::size_t host, std::string cause, time_point now,
@@ -265,6 +285,9 @@ private:
   duration delay_after(int failures);
   std::string missing_text(const record& x) const;
   error missing_error(std::size_t usable, bool is_late) const;
+  /// Whether *hosts* of them with *slots* in all make an attempt.
+  bool are_enough(std::size_t hosts, int slots) const noexcept;
+  int slots_of(const std::vector<std::size_t>& hosts) const;
 
   std::vector<record> hosts_;
   host_limits limits_;
@@ -273,6 +296,7 @@ private:
   std::uint64_t launches_ = 0;
   std::optional<time_point> gather_until_;
   duration gather_limit_{0};
+  bool starts_at_once_ = false;
   std::optional<time_point> checked_;
 };
 

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdint>
+#include <cstring>
 #include <map>
 #include <mutex>
 #include <utility>
@@ -14,6 +15,8 @@
 #include <sys/eventfd.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
 namespace {
@@ -221,6 +224,11 @@ void interrupt_watch::answer(interrupt heeded) noexcept {
     state.heeded = ~std::uint64_t{0};
   else if (heeded == interrupt::preempt)
     state.heeded |= preempting_;
+}
+
+std::string signal_text(int signal) {
+  auto name = ::sigabbrev_np(signal);
+  return name ? std::string{"SIG"} + name : concat("signal ", signal);
 }
 
 void leave_signals_to_the_driver() noexcept {

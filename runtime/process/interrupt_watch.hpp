@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdint>
 #include <limits>
+#include <string>
 #include <vector>
 
 #include "troupe/runtime/process/descriptor.hpp"
@@ -85,6 +86,9 @@ private:
   std::uint64_t preempting_ = 0; // one bit per signal
   unique_fd fd_;
 };
+
+/// "SIGTERM", or "signal 40" if it has no name.
+std::string signal_text(int signal);
 
 /// Ignores signals that are meant for the driver: SIGTERM to all
 /// processes of a run (systemd, Slurm) must not kill ranks before their

@@ -19,7 +19,8 @@ void loop_control::end(error reason) {
 void loop_control::preempt(troupe::stop_info info, std::uint64_t index) {
   std::lock_guard guard{mutex_};
   if (preempting_) {
-    if (info.kind == stop_info::kind_type::finished)
+    if (info.kind == stop_info::kind_type::finished
+        || info_.kind == stop_info::kind_type::continues)
       info_ = std::move(info);
     else
       info_.deadline = info.deadline;

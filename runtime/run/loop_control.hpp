@@ -25,7 +25,8 @@ public:
   void end(error reason);
 
   /// Asks the loop to leave by itself once it has reported *index*. A later
-  /// call changes only the deadline, unless the run is to finish.
+  /// call changes only the deadline, unless the run is to finish, or was to
+  /// continue.
   void preempt(stop_info info, std::uint64_t index);
 
   /// The loop's report *index* has returned.

@@ -15,15 +15,16 @@ bool is_about_group(const run_event& x) noexcept {
          || std::holds_alternative<group_start_failed>(x)
          || std::holds_alternative<ranks_finished>(x)
          || std::holds_alternative<ranks_failed>(x)
+         || std::holds_alternative<ranks_left>(x)
          || std::holds_alternative<group_stopped>(x);
 }
 
 std::string_view name_of(const run_event& x) noexcept {
-  static constexpr std::array<std::string_view, 11> names{
+  static constexpr std::array<std::string_view, 12> names{
     "wait_over",      "group_started",  "group_start_failed",
     "ranks_finished", "ranks_failed",   "group_stopped",
     "run_failed",     "stop_requested", "preempt_requested",
-    "grace_over",     "completed"};
+    "grace_over",     "completed",      "ranks_left"};
   static_assert(names.size() == std::variant_size_v<run_event>);
   return names[x.index()];
 }
@@ -173,6 +174,19 @@ expected<run_decision> run_state_machine::on(const run_events::completed&) {
   if (state_ != run_state::initializing)
     return refused_event("completed");
   return shut_down(run_state::finished, {});
+}
+
+expected<run_decision> run_state_machine::on(const run_events::ranks_left& x) {
+  if (x.attempt != group_)
+    return refuse_attempt(x.attempt);
+  if (stopping_)
+    return stay(); // the group ends anyway
+  if (state_ != run_state::running && state_ != run_state::scheduling)
+    return refused_event("ranks_left");
+  if (preemption_)
+    return shut_down(run_state::preempted, preemption_);
+  restart_delay_ = {};
+  return stop_group(run_state::restarting, {ec::stopped, x.why});
 }
 
 run_decision run_state_machine::go(run_state to, run_action action) {

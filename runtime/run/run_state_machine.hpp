@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdint>
 #include <map>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <variant>
@@ -46,6 +47,13 @@ struct ranks_failed {
   std::map<int, rank_failure> failures;
 };
 
+/// The ranks have left for the next attempt, or were lost with hosts that the
+/// run can do without.
+struct ranks_left {
+  std::uint64_t attempt = 0;
+  std::string why;
+};
+
 /// Answers `run_action::stop_group`: nothing of the group is left.
 struct group_stopped {
   std::uint64_t attempt = 0;
@@ -85,7 +93,7 @@ using run_event =
                run_events::ranks_failed, run_events::group_stopped,
                run_events::run_failed, run_events::stop_requested,
                run_events::preempt_requested, run_events::grace_over,
-               run_events::completed>;
+               run_events::completed, run_events::ranks_left>;
 
 /// Whether *x* says what became of a group. An unexpected fact of this
 /// kind is a defect of Troupe; any other event may only have come too
@@ -144,6 +152,8 @@ struct run_decision {
 ///   RSM-5  A run that was ending with an error keeps that error.
 ///   RSM-6  Ranks that fail after they were asked to leave are not charged and
 ///          not restarted.
+///   RSM-7  A group that left to be continued is not charged, and the next one
+///          starts at once.
 class run_state_machine {
 public:
   /// *first_attempt* is the number of this driver's first attempt.
@@ -198,6 +208,7 @@ private:
   expected<run_decision> on(const run_events::preempt_requested& x);
   expected<run_decision> on(const run_events::grace_over& x);
   expected<run_decision> on(const run_events::completed& x);
+  expected<run_decision> on(const run_events::ranks_left& x);
 
   /// Moves to *to* and returns the decision with *action*.
   run_decision go(run_state to, run_action action = {});

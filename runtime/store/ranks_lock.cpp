@@ -366,7 +366,10 @@ expected<ranks_ticket> open_ranks_ticket(const fs::path& run,
     return tl::unexpected{storage_error("read", path, errno)};
   if (std::string_view{text, static_cast<std::size_t>(size)}
       != attempt_value(token))
-    return other("its attempt is another one");
+    return failure(ec::conflict,
+                   concat("the folder of the run, ", run.string(),
+                          ", has another attempt on this host than the driver: "
+                          "mount the same storage there on every host"));
   return ranks_ticket{std::move(file), token};
 }
 

@@ -11,6 +11,7 @@ namespace {
 constexpr std::pair<std::string_view, std::string_view> sentences[] = {
   {"attempt_begun", "resumes at report {first_report} from {resume}"},
   {"attempt_begun", "begins at report {first_report}"},
+  {"attempt_left", "the next attempt continues: {reason}"},
   {"callback_failed", "{reason}"},
   {"checkpoint_adopted", "checkpoint {name} is the run's, although its state "
                          "did not name it: {reason}"},
@@ -57,6 +58,7 @@ constexpr std::pair<std::string_view, std::string_view> sentences[] = {
   {"state_rebuilt", "the run's state was rebuilt from its journal and its "
                     "checkpoints: {reason}"},
   {warning_kind, "{text}"},
+  {"world_resized", "{to} ranks instead of {from}: {why}"},
 };
 
 std::optional<std::string> filled(std::string_view sentence,

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "troupe/runtime/fs.hpp"
+#include "troupe/runtime/inspect_enum.hpp"
 #include "troupe/runtime/values/run_control.hpp"
 
 namespace troupe {
@@ -104,14 +105,24 @@ struct stop_info {
     /// The run has trained enough (`run_config::stop`, `request_stop`): so too,
     /// without a deadline, and it ends as finished.
     finished,
+    /// The run goes on with other ranks, because a host leaves or one has
+    /// joined: reports and checkpoints are still taken, and the next attempt
+    /// resumes from the last one.
+    continues,
   };
 
   kind_type kind = kind_type::stopped;
   std::string reason; ///< For people: "SIGTERM", say.
-  /// When ranks that are still in their loops are ended. Not for `finished`.
+  /// When ranks that are still in their loops are ended. Not for `finished`;
+  /// far away if nothing ends them.
   std::chrono::system_clock::time_point deadline;
 
   bool operator==(const stop_info&) const = default;
 };
+
+template <class Inspector>
+bool inspect(Inspector& f, stop_info::kind_type& x) {
+  return internal::inspect_enum(f, x, stop_info::kind_type::continues);
+}
 
 } // namespace troupe

@@ -120,7 +120,7 @@ TEST_F(driver_control_test, a_callback_ends_the_run_as_finished) {
   EXPECT_FALSE(report(0)->value->stop);
   auto last = report(1);
   ASSERT_TRUE(last->value && last->value->stop);
-  EXPECT_TRUE(last->value->stop->finishes);
+  EXPECT_EQ(last->value->stop->kind, stop_info::kind_type::finished);
   EXPECT_EQ(last->value->stop->reason, "good enough");
   finish();
   EXPECT_EQ(outcome().status, run_status_kind::finished);
@@ -133,7 +133,7 @@ TEST_F(driver_control_test, a_callback_preempts_the_run) {
   run();
   auto last = report(0);
   ASSERT_TRUE(last->value && last->value->stop);
-  EXPECT_FALSE(last->value->stop->finishes);
+  EXPECT_EQ(last->value->stop->kind, stop_info::kind_type::preempted);
   EXPECT_EQ(last->value->stop->reason, "the price is high");
   finish();
   EXPECT_EQ(outcome().status, run_status_kind::preempted);

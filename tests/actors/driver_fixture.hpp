@@ -52,7 +52,7 @@ protected:
     group_plan plan;
     plan.run_name = "r";
     plan.run_path = store->path().string();
-    plan.world_size = 2;
+    plan.world = {2, 2};
     plan.start_timeout = config.start_timeout;
     plan.stop_timeout = config.stop_timeout;
     plan.exit_timeout = config.exit_timeout;

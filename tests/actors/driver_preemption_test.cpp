@@ -77,6 +77,39 @@ TEST_F(driver_preemption_test, no_secret_of_a_warning_is_kept) {
             std::string::npos);
 }
 
+TEST_F(driver_preemption_test, RSM_7_an_attempt_that_was_left_is_continued) {
+  config.failure.max_failures = 0;
+  run();
+  report_checkpoint(0);
+  send_anonymous(driver, attempt_ended{0, false, false, "h1 leaves"});
+  system.settle();
+  ranks.attempt = 1;
+  ranks.rise_all(2);
+  EXPECT_EQ(status().state, run_state::running);
+  EXPECT_EQ(report(1)->value->index, 1u);
+  finish();
+  EXPECT_EQ(outcome().status, run_status_kind::finished);
+  EXPECT_EQ(outcome().attempts, 2u);
+  EXPECT_THAT(journal_lines(),
+              ElementsAre("attempt_begun", "0 c0", "attempt_left",
+                          "attempt_begun", "1", "run_ended"));
+}
+
+TEST_F(driver_preemption_test, ranks_lost_with_a_host_that_leaves_are_free) {
+  config.failure.max_failures = 0;
+  run();
+  attempt_failed lost{0, true, {ec::stopped, "x"}, {}, false, "h1 leaves"};
+  lost.ranks[1] = {.kind = rank_failure::kind_type::lost, .what = "h1"};
+  send_anonymous(driver, lost);
+  system.settle();
+  EXPECT_THAT(callback->calls, Contains(HasSubstr("after_exception")));
+  EXPECT_THAT(journal_lines(), Contains("attempt_left"));
+  EXPECT_THAT(journal_lines(), testing::Not(Contains("ranks_failed")));
+  ranks.attempt = 1;
+  ranks.rise_all(2);
+  EXPECT_EQ(status().state, run_state::running);
+}
+
 TEST_F(driver_preemption_test, ranks_that_run_ahead_leave_after_one_report) {
   run();
   auto ahead = [this](int rank, std::uint64_t index) {

@@ -16,7 +16,7 @@ TEST_F(driver_stop_test, all_ranks_leave_after_the_report_that_is_enough) {
   EXPECT_FALSE(report(0)->value->stop);
   auto last = report(1);
   ASSERT_TRUE(last->value && last->value->stop);
-  EXPECT_TRUE(last->value->stop->finishes);
+  EXPECT_EQ(last->value->stop->kind, stop_info::kind_type::finished);
   EXPECT_EQ(last->value->stop->index, 1u);
   EXPECT_THAT(last->value->stop->reason, HasSubstr("x is 1, at least 1"));
   EXPECT_THAT(monitor->take_notes(), Contains(HasSubstr("x is 1, at least 1")));

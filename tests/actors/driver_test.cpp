@@ -376,4 +376,17 @@ TEST_F(driver_test, resumes_where_an_earlier_driver_stopped) {
   EXPECT_THAT(callback->calls, ElementsAre("before_run 1"));
 }
 
+TEST_F(driver_test, a_run_of_another_size_says_so) {
+  run();
+  EXPECT_EQ(status().world_size, 2);
+  send_anonymous(driver, attempt_ended{0, false, false, "h1 is lost"});
+  system.settle();
+  send_anonymous(driver, attempt_started{1, 1});
+  system.settle();
+  EXPECT_EQ(status().world_size, 1);
+  EXPECT_THAT(journal_lines(), Contains("world_resized"));
+  EXPECT_THAT(bytes_of(store->folder().journal_file()),
+              HasSubstr(R"("why":"h1 is lost")"));
+}
+
 } // namespace troupe::internal::test

@@ -129,8 +129,8 @@ void for_each_sample(F f) {
   f(stop_attempt{2, problem, 5000});
   f(preempt_attempt{2, "text", 14});
   f(attempt_started{2, 4});
-  f(attempt_ended{2, true, true});
-  f(attempt_failed{2, true, problem, {{1, failed}}, true});
+  f(attempt_ended{2, true, true, "text"});
+  f(attempt_failed{2, true, problem, {{1, failed}}, true, "text"});
   f(attempt_warning{2, "text", true});
   f(epoch_advanced{2, epoch_progress{3, 4, 5, 6.5}});
   f(commit_batch{2, batch});
@@ -223,6 +223,7 @@ void for_each_sample(F f) {
   f(mail_taken{5});
   f(mail_dropped{5});
   f(shared_bytes::copy_of(std::as_bytes(std::span{"text", 4})));
+  f(host_notice{2, 1, "text", 14});
 }
 
 template <class T>

@@ -340,7 +340,7 @@ TEST_F(worker_group_test, threads_may_be_given_up_without_any_grace) {
 }
 
 TEST_F(worker_group_test, a_lent_thread_is_never_given_up) {
-  plan.world_size = 1;
+  plan.world = {1, 1};
   plan.in_process = plan.on_lent_thread = true;
   start_all();
   stop();

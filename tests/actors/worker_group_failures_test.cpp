@@ -86,7 +86,7 @@ TEST_F(worker_group_test, blames_the_cause_and_not_whom_it_let_down) {
 }
 
 TEST_F(worker_group_test, waits_no_longer_than_a_while_for_a_cause) {
-  plan.world_size = 3;
+  plan.world = {3, 3};
   start_all();
   activity(0).fail_collective(collective_failure::others);
   ranks.end_loop(0, {ec::rank_failed, "a connection was closed"});
@@ -100,7 +100,7 @@ TEST_F(worker_group_test, waits_no_longer_than_a_while_for_a_cause) {
 }
 
 TEST_F(worker_group_test, waits_for_a_rank_that_left_and_is_in_its_last_hook) {
-  plan.world_size = 3;
+  plan.world = {3, 3};
   start_all();
   activity(1).left_group.store(1);
   for (int rank : {0, 2}) {
@@ -154,7 +154,7 @@ TEST_F(worker_group_test, waits_for_a_rank_whose_end_is_not_reported_yet) {
 }
 
 TEST_F(worker_group_test, the_end_of_a_loop_hides_no_process_that_has_ended) {
-  plan.world_size = 3;
+  plan.world = {3, 3};
   start_all();
   ranks.launcher->ended = {1};
   activity(0).fail_collective(collective_failure::others);
@@ -170,7 +170,7 @@ TEST_F(worker_group_test, the_end_of_a_loop_hides_no_process_that_has_ended) {
 }
 
 TEST_F(worker_group_test, waits_no_longer_once_those_that_left_ended_well) {
-  plan.world_size = 3;
+  plan.world = {3, 3};
   start_all();
   activity(0).left_group.store(1);
   activity(1).fail_collective(collective_failure::others);
@@ -188,7 +188,7 @@ TEST_F(worker_group_test, waits_no_longer_once_those_that_left_ended_well) {
 }
 
 TEST_F(worker_group_test, blames_no_rank_that_left_when_others_had_failed) {
-  plan.world_size = 3;
+  plan.world = {3, 3};
   start_all();
   activity(0).left_group.store(1);
   activity(1).fail_collective(collective_failure::others);
@@ -206,7 +206,7 @@ TEST_F(worker_group_test, blames_no_rank_that_left_when_others_had_failed) {
 }
 
 TEST_F(worker_group_test, a_late_leaver_is_not_blamed_if_no_other_is_left) {
-  plan.world_size = 3;
+  plan.world = {3, 3};
   start_all();
   activity(0).left_group.store(1);
   activity(1).fail_collective(collective_failure::others);
@@ -249,7 +249,7 @@ TEST_F(worker_group_test, a_rank_that_was_let_down_by_a_finished_one_failed) {
 
 TEST_F(worker_group_test,
        an_exception_caused_by_the_order_to_end_is_not_a_failure) {
-  plan.world_size = 3;
+  plan.world = {3, 3};
   start_all();
   ranks.report(0, 10);
   ranks.kill(1, SIGSEGV);
@@ -370,7 +370,7 @@ TEST_F(worker_group_test, a_timeout_of_the_loops_own_is_blamed_on_no_other) {
 }
 
 TEST_F(worker_group_test, blames_the_rank_that_a_collective_gave_up_on) {
-  plan.world_size = 3;
+  plan.world = {3, 3};
   start_all();
   auto segment = shared_segment::attach(ranks.launcher->launched[0].segment,
                                         {plan.run_id, 3});

@@ -18,10 +18,11 @@ protected:
   worker_group_test() {
     plan.run_name = "r";
     plan.run_path = "/runs/r";
-    plan.world_size = 2;
+    plan.world = {2, 2};
     plan.start_timeout = std::chrono::seconds{60};
     plan.stop_timeout = std::chrono::seconds{5};
     plan.exit_timeout = std::chrono::seconds{60};
+    plan.stop_grace = std::chrono::seconds{30};
     plan.loop = {{"module", 1, "id"}, {"module", 2, "id"}, "config"};
   }
 
@@ -40,7 +41,7 @@ protected:
   /// Starts the group and brings every rank up.
   void start_all() {
     start();
-    ranks.rise_all(plan.world_size);
+    ranks.rise_all(plan.world.max);
   }
 
   void stop(std::int64_t grace_ms = 5000) {

@@ -1,5 +1,7 @@
 // The worker group as the agents of other hosts come and go.
 
+#include <csignal>
+
 #include "tests/actors/worker_group_fixture.hpp"
 #include "troupe/actors/agent_pulse.hpp"
 #include "troupe/actors/protocol/error_code.hpp"
@@ -89,6 +91,23 @@ protected:
     return *answer->value;
   }
 
+  /// An attempt with one rank on each host runs.
+  void start_with(played_ranks& theirs) {
+    start();
+    join(1);
+    theirs.attempt = 3;
+    theirs.agent = other;
+    theirs.launcher = elsewhere;
+    ranks.rise(0);
+    theirs.rise(1);
+  }
+
+  /// The other host is about to leave.
+  void notice(std::int64_t grace_ms) {
+    send_anonymous(ranks.group, host_notice{1, 1, "SIGTERM", grace_ms});
+    system.settle();
+  }
+
   void lose() {
     caf::anon_send_exit(other, caf::exit_reason::remote_link_unreachable);
     system.settle();
@@ -169,6 +188,31 @@ TEST_F(joining_host_test, a_host_with_a_problem_has_no_ranks) {
   EXPECT_TRUE(ranks.launcher->launched.empty());
   join(2);
   EXPECT_EQ(ranks.launcher->launched.size(), 1u);
+}
+
+TEST_F(joining_host_test, a_driver_without_ranks_hears_of_no_report) {
+  caf::anon_send_exit(ranks.group, caf::exit_reason::user_shutdown);
+  system.settle();
+  ranks.agent = system.spawn(host_agent, host_agent_args{ranks.launcher});
+  elsewhere = std::make_shared<recorded_launcher>();
+  other = system.spawn(host_agent, host_agent_args{elsewhere});
+  plan.world = {1, 1};
+  worker_group_args args;
+  args.hosts = {{ranks.agent, 0, 0}, {other, 0, 1}};
+  args.plan = plan;
+  ranks.group = system.spawn(worker_group, std::move(args));
+  start();
+  played_ranks theirs{system};
+  theirs.attempt = 3;
+  theirs.agent = other;
+  theirs.launcher = elsewhere;
+  theirs.rise(0);
+  auto answer = theirs.report(0, 0);
+  answer_batch();
+  EXPECT_TRUE(answer->value);
+  theirs.finish(0);
+  EXPECT_EQ(record->ended.size(), 1u);
+  EXPECT_EQ(agent_state().stale_messages, 0u);
 }
 
 TEST_F(joining_host_test, a_stop_ends_the_wait_for_hosts) {
@@ -300,6 +344,81 @@ TEST_F(joining_host_test, the_pulse_of_an_agent_keeps_its_host) {
   EXPECT_THAT(cut_off, ElementsAre(other));
 }
 
+TEST_F(joining_host_test, a_notice_lets_all_ranks_save_first) {
+  played_ranks theirs{system};
+  start_with(theirs);
+  notice(30'000);
+  auto mine = ranks.report(0, 0);
+  auto other_answer = theirs.report(1, 0);
+  answer_batch();
+  for (auto& answer : {mine, other_answer}) {
+    ASSERT_TRUE(answer->value);
+    ASSERT_TRUE(answer->value->stop);
+    EXPECT_EQ(answer->value->stop->index, 0u);
+    EXPECT_EQ(answer->value->stop->kind, stop_info::kind_type::continues);
+    EXPECT_THAT(answer->value->stop->reason, HasSubstr("host h1 is about to"));
+  }
+  ranks.report(0, 1); // Its last checkpoint.
+  theirs.report(1, 1);
+  answer_batch();
+  ranks.finish(0);
+  theirs.finish(1);
+  ASSERT_EQ(record->ended.size(), 1u);
+  EXPECT_FALSE(record->ended[0].stopped);
+  EXPECT_THAT(record->ended[0].left_for, HasSubstr("host h1 is about to"));
+  // Its agent is let go, and the next attempt waits for another one.
+  EXPECT_FALSE(state().args.hosts[1].agent);
+  send_anonymous(ranks.group, start_attempt{4, {}, 2}, driver);
+  system.settle();
+  EXPECT_EQ(ranks.launcher->launched.size(), 1u);
+  join(2);
+  EXPECT_EQ(ranks.launcher->launched.size(), 2u);
+}
+
+TEST_F(joining_host_test, ranks_that_stay_too_long_are_ended_for_the_next) {
+  played_ranks theirs{system};
+  start_with(theirs);
+  notice(20'000);
+  pass_alive(15, 1);
+  EXPECT_TRUE(ranks.asked_to_end(0));
+  EXPECT_TRUE(theirs.asked_to_end(1));
+  ranks.obey(0);
+  theirs.obey(1);
+  ASSERT_EQ(record->ended.size(), 1u);
+  EXPECT_THAT(record->ended[0].left_for, HasSubstr("host h1 is about to"));
+}
+
+TEST_F(joining_host_test, ranks_lost_with_a_host_that_leaves_have_not_failed) {
+  played_ranks theirs{system};
+  start_with(theirs);
+  notice(20'000);
+  lose();
+  ranks.kill(0, SIGKILL);
+  EXPECT_EQ(failure_of(1).kind, kind::lost);
+  EXPECT_THAT(record->failed[0].left_for, HasSubstr("host h1 is lost"));
+}
+
+TEST_F(joining_host_test, a_failure_while_a_host_leaves_is_one) {
+  played_ranks theirs{system};
+  start_with(theirs);
+  notice(20'000);
+  ranks.end_loop(0, {ec::rank_failed, "x"});
+  pass_seconds(1);
+  ranks.exit(0);
+  theirs.exit(1);
+  EXPECT_EQ(failure_of(0).what, "x");
+  EXPECT_EQ(record->failed[0].left_for, "");
+}
+
+TEST_F(joining_host_test, a_notice_of_an_agent_that_was_replaced_is_dropped) {
+  start();
+  join(1);
+  send_anonymous(ranks.group, host_notice{1, 7, "SIGTERM", -1});
+  system.settle();
+  EXPECT_TRUE(state().args.hosts[1].agent);
+  EXPECT_FALSE(state().attempt->leaves);
+}
+
 TEST_F(joining_host_test, a_group_without_places_takes_no_hosts) {
   ranks.spawn_group(plan);
   auto answer = system.ask<host_accepted>(
@@ -405,6 +524,176 @@ TEST_F(worker_group_test, only_the_first_rank_of_a_host_gets_its_papers) {
   ASSERT_TRUE(first->value && second->value);
   EXPECT_EQ(first->value->papers, plan.papers);
   EXPECT_EQ(second->value->papers, std::nullopt);
+}
+
+/// An elastic run on the driver's host and two others, with one rank each.
+class elastic_group_test : public joining_host_test {
+protected:
+  elastic_group_test() { spawn(resize_policy::next_checkpoint); }
+
+  void spawn(resize_policy policy) {
+    caf::anon_send_exit(ranks.group, caf::exit_reason::user_shutdown);
+    system.settle();
+    ranks.agent = system.spawn(host_agent, host_agent_args{ranks.launcher});
+    agent_facts own;
+    own.incarnation = 100;
+    own.host = "h0";
+    worker_group_args args;
+    args.hosts = {{ranks.agent, 0, 1}, {{}, 1, 1}, {{}, 2, 1}};
+    args.plan = plan;
+    args.plan.world = {2, 3};
+    args.plan.resize = policy;
+    args.roster = std::make_shared<host_roster>(
+      3, own, host_limits{.join = ms{1500}, .min_ranks = 2}, "10.0.0.1 port 7",
+      std::vector<int>{1, 1, 1});
+    ranks.group = system.spawn(worker_group, std::move(args));
+  }
+
+  /// An agent joins; its ranks are played by *theirs*.
+  void join_as(played_ranks& theirs, std::uint64_t incarnation) {
+    join(incarnation);
+    theirs.attempt = ranks.attempt;
+    theirs.agent = other;
+    theirs.launcher = elsewhere;
+  }
+
+  void begin(std::uint64_t attempt, std::uint64_t first_report = 0) {
+    ranks.attempt = attempt;
+    for (auto* theirs : {&second, &third})
+      theirs->attempt = attempt;
+    send_anonymous(ranks.group, start_attempt{attempt, {}, first_report},
+                   driver);
+    system.settle();
+  }
+
+  /// The first attempt has all three hosts.
+  void start_three() {
+    join_as(second, 1);
+    join_as(third, 2);
+    begin(3);
+    ranks.rise(0);
+    second.rise(1);
+    third.rise(2);
+  }
+
+  /// The first one has two hosts, since the third does not come in time.
+  void start_two() {
+    join_as(second, 1);
+    begin(3);
+    pass_alive(3, 1);
+    ranks.rise(0);
+    second.rise(1);
+  }
+
+  played_ranks second{system};
+  played_ranks third{system};
+};
+
+TEST_F(elastic_group_test, starts_with_enough_hosts_after_the_join_limit) {
+  join_as(second, 1);
+  begin(3);
+  EXPECT_TRUE(ranks.launcher->launched.empty()) << "it waits for all";
+  pass_alive(3, 1);
+  ASSERT_EQ(second.launcher->prepared.size(), 1u);
+  EXPECT_EQ(second.launcher->prepared[0].world_size, 2);
+  ranks.rise(0);
+  second.rise(1);
+  ASSERT_EQ(record->started.size(), 1u);
+  EXPECT_EQ(record->started[0].world_size, 2);
+}
+
+TEST_F(elastic_group_test, goes_on_without_a_host_that_is_lost) {
+  start_three();
+  EXPECT_EQ(record->started.at(0).world_size, 3);
+  caf::anon_send_exit(second.agent, caf::exit_reason::remote_link_unreachable);
+  system.settle();
+  ranks.kill(0, SIGKILL);
+  third.kill(2, SIGKILL);
+  EXPECT_EQ(failure_of(1).kind, kind::lost);
+  EXPECT_THAT(record->failed[0].left_for, HasSubstr("host h1 is lost"));
+  begin(4);
+  // At once, and the last host has the second rank.
+  ASSERT_EQ(third.launcher->prepared.size(), 1u);
+  EXPECT_EQ(third.launcher->prepared[0].rank, 1);
+  EXPECT_EQ(third.launcher->prepared[0].node_rank, 1);
+  EXPECT_EQ(third.launcher->prepared[0].world_size, 2);
+  ranks.rise(0);
+  third.rise(1);
+  EXPECT_EQ(record->started.at(1).world_size, 2);
+  // It works with them.
+  auto answer = ranks.report(0, 0);
+  third.report(1, 0);
+  answer_batch();
+  EXPECT_TRUE(answer->value);
+}
+
+TEST_F(elastic_group_test, a_rank_that_fails_by_itself_is_a_failure) {
+  start_three();
+  second.kill(1, SIGKILL);
+  ranks.kill(0, SIGKILL);
+  third.kill(2, SIGKILL);
+  EXPECT_EQ(failure_of(1).kind, kind::signal);
+  EXPECT_EQ(record->failed[0].left_for, "");
+}
+
+TEST_F(elastic_group_test, too_few_hosts_wait_and_end_the_run) {
+  start_two();
+  caf::anon_send_exit(second.agent, caf::exit_reason::remote_link_unreachable);
+  system.settle();
+  ranks.kill(0, SIGKILL);
+  EXPECT_THAT(record->failed.at(0).left_for, HasSubstr("is lost"));
+  begin(4);
+  EXPECT_EQ(record->failed.size(), 1u) << "it waits";
+  pass_seconds(3);
+  ASSERT_EQ(record->failed.size(), 2u);
+  EXPECT_TRUE(record->failed[1].is_final);
+}
+
+TEST_F(elastic_group_test, grows_after_a_report_with_a_checkpoint) {
+  start_two();
+  join_as(third, 2);
+  EXPECT_TRUE(third.launcher->launched.empty());
+  auto answer = ranks.report(0, 0);
+  second.report(1, 0);
+  answer_batch();
+  ASSERT_TRUE(answer->value);
+  EXPECT_FALSE(answer->value->stop) << "without a checkpoint";
+  checkpoint_part part;
+  part.name = "c1";
+  answer = ranks.report(0, 1, {}, part);
+  second.report(1, 1);
+  answer_batch();
+  ASSERT_TRUE(answer->value->stop);
+  EXPECT_EQ(answer->value->stop->index, 1u);
+  EXPECT_EQ(answer->value->stop->kind, stop_info::kind_type::continues);
+  EXPECT_EQ(answer->value->stop->reason, "the run grows from 2 to 3 ranks");
+  ranks.finish(0);
+  second.finish(1);
+  ASSERT_EQ(record->ended.size(), 1u);
+  EXPECT_EQ(record->ended[0].left_for, "the run grows from 2 to 3 ranks");
+  begin(4, 2);
+  ASSERT_EQ(third.launcher->prepared.size(), 1u);
+  EXPECT_EQ(third.launcher->prepared[0].rank, 2);
+  EXPECT_EQ(third.launcher->prepared[0].world_size, 3);
+}
+
+TEST_F(elastic_group_test, does_not_grow_if_that_is_never_wished) {
+  spawn(resize_policy::never);
+  start_two();
+  join_as(third, 2);
+  checkpoint_part part;
+  part.name = "c0";
+  auto answer = ranks.report(0, 0, {}, part);
+  second.report(1, 0);
+  answer_batch();
+  ASSERT_TRUE(answer->value);
+  EXPECT_FALSE(answer->value->stop);
+}
+
+TEST_F(elastic_group_test, the_first_host_is_called_by_the_last_with_ranks) {
+  start_three();
+  EXPECT_EQ(ranks.launcher->prepared.at(0).host_address, "10.0.0.1");
+  EXPECT_EQ(third.launcher->prepared.at(0).host_address, "10.0.0.2");
 }
 
 } // namespace troupe::internal::test

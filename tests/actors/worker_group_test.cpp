@@ -260,7 +260,7 @@ TEST_F(worker_group_test, ranks_in_different_collectives_fail_with_both_named) {
 }
 
 TEST_F(worker_group_test, a_report_and_a_barrier_end_the_attempt_at_once) {
-  plan.world_size = 3;
+  plan.world = {3, 3};
   plan.report_timeout = ms{400};
   start_all();
   auto report = ranks.report(0, 10);

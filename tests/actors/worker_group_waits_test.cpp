@@ -10,7 +10,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 
 TEST_F(worker_group_test, a_report_that_waits_too_long_names_who_is_missing) {
-  plan.world_size = 3;
+  plan.world = {3, 3};
   plan.report_timeout = ms{400};
   start_all();
   ranks.report(1, 10);
@@ -111,7 +111,7 @@ TEST_F(worker_group_test, names_where_a_rank_is_that_others_wait_for) {
 }
 
 TEST_F(worker_group_test, names_a_rank_that_is_missing_in_a_collective) {
-  plan.world_size = 3;
+  plan.world = {3, 3};
   start_all();
   auto segment = shared_segment::attach(ranks.launcher->launched[0].segment,
                                         {plan.run_id, 3});
@@ -251,7 +251,7 @@ TEST_F(worker_group_test, a_collective_that_failed_is_waited_in_no_longer) {
 
 // As in an all-reduce over NCCL, before a report.
 TEST_F(worker_group_test, names_a_rank_that_the_gpus_of_others_wait_for) {
-  plan.world_size = 3;
+  plan.world = {3, 3};
   plan.gpus = {{0}, {1}, {2}};
   start_all();
   auto segment = shared_segment::attach(ranks.launcher->launched[0].segment,
@@ -312,7 +312,7 @@ TEST_F(worker_group_test, the_last_rank_waits_for_its_gpu_alone) {
 
 TEST_F(worker_group_test, ends_a_rank_that_shows_no_sign_of_life) {
   plan.hang_timeout = ms{60'000};
-  plan.world_size = 3;
+  plan.world = {3, 3};
   plan.gpus = {{}, {}, {}};
   start_all();
   ranks.launcher->lives[1];
@@ -382,7 +382,7 @@ TEST_F(worker_group_test, the_last_rank_may_wait_for_a_slow_commit) {
 
 TEST_F(worker_group_test, ends_a_stopped_rank_that_no_rank_waits_for) {
   plan.hang_timeout = ms{60'000};
-  plan.world_size = 1;
+  plan.world = {1, 1};
   plan.gpus = {{0}};
   start_all();
   ranks.launcher->lives[0].stopped = true;
@@ -411,7 +411,7 @@ TEST_F(worker_group_test, a_rank_with_a_gpu_may_wait_for_it_without_cpu_time) {
 
 TEST_F(worker_group_test, a_rank_that_waits_at_the_store_is_not_to_blame) {
   plan.hang_timeout = ms{60'000};
-  plan.world_size = 3;
+  plan.world = {3, 3};
   start_all();
   auto segment = shared_segment::attach(ranks.launcher->launched[0].segment,
                                         {plan.run_id, 3});
@@ -429,7 +429,7 @@ TEST_F(worker_group_test, a_rank_that_waits_at_the_store_is_not_to_blame) {
 
 TEST_F(worker_group_test, ends_a_rank_that_never_comes_to_its_group) {
   plan.hang_timeout = ms{60'000};
-  plan.world_size = 4;
+  plan.world = {4, 4};
   start_all();
   auto now = [this] {
     return state().self->clock().now().time_since_epoch().count();
@@ -458,7 +458,7 @@ TEST_F(worker_group_test, ends_a_rank_that_never_comes_to_its_group) {
 }
 
 TEST_F(worker_group_test, names_a_straggler_that_others_wait_for_in_each_step) {
-  plan.world_size = 3;
+  plan.world = {3, 3};
   start_all();
   auto segment = shared_segment::attach(ranks.launcher->launched[0].segment,
                                         {plan.run_id, 3});
@@ -477,7 +477,7 @@ TEST_F(worker_group_test, names_a_straggler_that_others_wait_for_in_each_step) {
 }
 
 TEST_F(worker_group_test, names_a_straggler_within_ten_steps) {
-  plan.world_size = 3;
+  plan.world = {3, 3};
   start_all();
   for (std::uint64_t i = 10; i < 20; ++i) {
     for (int rank = 0; rank < 3; ++rank)

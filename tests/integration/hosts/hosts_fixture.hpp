@@ -43,6 +43,12 @@ inline pid_t parent_of(pid_t pid) {
   return -1;
 }
 
+inline std::string own_host() {
+  char name[256] = {};
+  ::gethostname(name, sizeof(name) - 1);
+  return name;
+}
+
 /// A file that is locked for as long as the rank lives.
 inline std::string life_of(const std::string& folder, int attempt, int rank) {
   return concat(folder, "/life_", attempt, '_', rank);

@@ -34,10 +34,12 @@ struct host_plan {
   int steps = 4;
   int waits = 0; ///< Attempts in which the ranks wait at step 2 for a fault,
                  ///< and then for the pipe `go`.
+  /// Attempts in which they report there until they are asked to leave.
+  int talks = 0;
 
   template <class Archive>
   void serialize(Archive& ar) {
-    ar(folder, steps, waits);
+    ar(folder, steps, waits, talks);
   }
 };
 
@@ -53,12 +55,6 @@ std::uint16_t free_port() {
     return ntohs(address.sin_port);
   }();
   return port;
-}
-
-std::string own_host() {
-  char name[256] = {};
-  ::gethostname(name, sizeof(name) - 1);
-  return name;
 }
 
 void hosts_loop(train_context& context, const host_plan& plan) {
@@ -77,16 +73,24 @@ void hosts_loop(train_context& context, const host_plan& plan) {
   if (!variable || std::string{variable} != "word")
     throw std::runtime_error{"worker_env is not here"};
   auto spawner = ::getppid();
-  tell(plan.folder, concat("rank ", attempt, ' ', context.rank(), ' ',
-                           context.node_rank(), ' ', context.local_rank(), ' ',
-                           context.local_world_size(), ' ', own_host(), ' ',
-                           ::getpid(), ' ', spawner, ' ', parent_of(spawner)));
-  for (; sum < plan.steps;) {
+  tell(plan.folder,
+       concat("rank ", attempt, ' ', context.rank(), ' ', context.node_rank(),
+              ' ', context.local_rank(), ' ', context.local_world_size(), ' ',
+              own_host(), ' ', ::getpid(), ' ', spawner, ' ',
+              parent_of(spawner), ' ', sum));
+  for (auto was_shown = false; sum < plan.steps && !context.stop_requested();) {
     if (sum == 2 && attempt < plan.waits) {
       tell(plan.folder, concat("waits ", attempt, ' ', context.rank()));
       unique_fd go{::open((plan.folder + "/go").c_str(), O_RDONLY | O_CLOEXEC)};
       if (!go)
         throw std::runtime_error{"no pipe"};
+    }
+    if (sum == 2 && attempt < plan.talks) {
+      if (!std::exchange(was_shown, true))
+        tell(plan.folder, concat("waits ", attempt, ' ', context.rank()));
+      context.report({{"sum", sum}});
+      if (!context.stop_requested())
+        continue;
     }
     ++sum;
     context.barrier();
@@ -104,11 +108,11 @@ void hosts_loop(train_context& context, const host_plan& plan) {
 
 /// The driver of a test in *folder*.
 int be_driver(const std::string& folder, int workers, int agents, int waits,
-              int join_ms, int steps) {
+              int join_ms, int steps, int talks) {
   run_config config;
   config.name = "run";
   config.storage_path = folder + "/storage";
-  config.failure.max_failures = 2;
+  config.failure.max_failures = talks > 0 ? 0 : 2;
   config.worker_env = {{"TROUPE_TEST_WORD", "word"}};
   config.quiet = true;
   scaling_config scaling;
@@ -117,7 +121,7 @@ int be_driver(const std::string& folder, int workers, int agents, int waits,
   config.agent_ticket = folder + "/ticket";
   scaling.join_timeout = std::chrono::milliseconds{join_ms};
   auto outcome =
-    data_parallel_trainer{hosts_loop, host_plan{folder, steps, waits},
+    data_parallel_trainer{hosts_loop, host_plan{folder, steps, waits, talks},
                           train_options{.scaling = scaling, .run = config}}
       .fit();
   auto text = outcome.error ? outcome.error->message : std::string{};
@@ -138,17 +142,18 @@ struct seen_rank {
   pid_t pid = -1;
   pid_t spawner = -1;
   pid_t agent = -1;
+  int from = -1; ///< The step it resumes from.
 };
 
 class many_hosts_test : public hosts_test {
 protected:
   std::shared_ptr<program> start_driver(int workers, int agents, int waits,
                                         int join_ms = 120'000, int steps = 4,
-                                        int host = 0) {
+                                        int host = 0, int talks = 0) {
     return start(host, {own_program(), "--driver", folder_.path().string(),
                         std::to_string(workers), std::to_string(agents),
                         std::to_string(waits), std::to_string(join_ms),
-                        std::to_string(steps)});
+                        std::to_string(steps), std::to_string(talks)});
   }
 
   /// Ranks that wait go on.
@@ -200,7 +205,7 @@ protected:
       }
       auto& x = result[rank];
       line >> x.node >> x.local >> x.local_ranks >> x.host >> x.pid >> x.spawner
-        >> x.agent;
+        >> x.agent >> x.from;
     }
     return result;
   }
@@ -248,8 +253,8 @@ TEST_P(many_hosts_test, meets_agents_with_tickets_of_a_folder) {
   EXPECT_EQ(with({"--make-tickets", tickets})->wait(), 0);
   EXPECT_EQ(with({"--make-tickets", tickets})->wait(), 78) << "there are some";
   auto agent = with({"--node-agent"});
-  auto driver =
-    with({"--driver", folder_.path().string(), "2", "0", "0", "120000", "4"});
+  auto driver = with(
+    {"--driver", folder_.path().string(), "2", "0", "0", "120000", "4", "0"});
   EXPECT_EQ(ranks_of(0, 2, false)[1].node, 1);
   EXPECT_EQ(result_line(), "result finished 1 ");
   EXPECT_EQ(driver->wait(), 0);
@@ -412,11 +417,30 @@ TEST_P(broken_links_test, a_run_whose_drivers_host_is_lost_resumes_elsewhere) {
   EXPECT_EQ(agent->wait(), 0);
 }
 
-TEST_P(many_hosts_test, an_agent_that_a_signal_asks_to_leave_may_be_replaced) {
+// No failure is allowed.
+TEST_P(many_hosts_test, a_host_that_a_signal_asks_to_leave_is_replaced) {
+  auto driver = start_driver(2, 1, 0, 120'000, 4, 0, 1);
+  auto agent = start_agent(1);
+  auto ranks = ranks_of(0, 2, true);
+  kill(1, ranks[1].agent, "-TERM");
+  EXPECT_EQ(agent->wait(), 75);
+  agent = start_agent(1);
+  auto next = ranks_of(1, 2, false);
+  EXPECT_EQ(next[0].from, 3) << "a last checkpoint was saved";
+  EXPECT_EQ(next[0].spawner, ranks[0].spawner);
+  EXPECT_EQ(result_line(), "result finished 2 ");
+  EXPECT_EQ(driver->wait(), 0);
+  EXPECT_EQ(agent->wait(), 0);
+  EXPECT_THAT(journal(), HasSubstr("attempt_left"));
+  EXPECT_THAT(journal(), HasSubstr("is about to leave: its agent got SIGTERM"));
+}
+
+TEST_P(many_hosts_test, an_agent_that_two_signals_ask_to_leave_does_so_now) {
   auto driver = start_driver(2, 1, 1);
   auto agent = start_agent(1);
   auto ranks = ranks_of(0, 2, true);
   kill(1, ranks[1].agent, "-TERM");
+  kill(1, ranks[1].agent, "-INT");
   await_end(0, 1);
   EXPECT_EQ(agent->wait(), 75);
   agent = start_agent(1);
@@ -509,10 +533,10 @@ INSTANTIATE_TEST_SUITE_P(hosts, broken_links_test,
 
 int main(int argc, char** argv) {
   troupe::init(argc, argv);
-  if (argc > 7 && std::string{argv[1]} == "--driver")
+  if (argc > 8 && std::string{argv[1]} == "--driver")
     return troupe::internal::test::be_driver(
       argv[2], std::atoi(argv[3]), std::atoi(argv[4]), std::atoi(argv[5]),
-      std::atoi(argv[6]), std::atoi(argv[7]));
+      std::atoi(argv[6]), std::atoi(argv[7]), std::atoi(argv[8]));
   ::testing::InitGoogleTest(&argc, argv);
   return RUN_ALL_TESTS();
 }

@@ -38,7 +38,7 @@ class placement_test : public run_test,
 protected:
   train_options options() { return {.scaling = GetParam(), .run = config()}; }
   std::size_t ranks() const {
-    return static_cast<std::size_t>(std::max(GetParam().num_workers, 1));
+    return static_cast<std::size_t>(std::max(GetParam().num_workers.max, 1));
   }
 
   /// Expects the history of *x* to have every report up to its last.

@@ -55,6 +55,37 @@ TEST(scaling_config_test, refuses_hosts_that_could_not_have_ranks) {
     HasSubstr("processes only"));
 }
 
+TEST(scaling_config_test, a_number_of_ranks_may_be_a_range) {
+  scaling_config x{.num_workers = {2, 8}};
+  EXPECT_EQ(x.num_workers.min, 2);
+  EXPECT_EQ(x.num_workers, 8);
+  EXPECT_EQ(count_text(x.num_workers), "2 to 8");
+  EXPECT_EQ(count_text(worker_count{3}), "3");
+}
+
+TEST(scaling_config_test, refuses_ranges_that_no_run_can_have) {
+  host_resources host{4, 0};
+  auto refusal = [&host](const scaling_config& bad) {
+    auto ok = validate(bad, host);
+    return ok ? std::string{} : ok.error().message;
+  };
+  using testing::HasSubstr;
+  EXPECT_EQ(refusal({.num_workers = {2, 4}, .agents = 1}), "");
+  EXPECT_THAT(refusal({.num_workers = {2, 4}}), HasSubstr("has one host"));
+  EXPECT_THAT(refusal({.num_workers = {4, 2}, .agents = 1}),
+              HasSubstr("is 4 to 2: the first must be >= 1"));
+  EXPECT_THAT(refusal({.num_workers = {0, 2}, .agents = 1}),
+              HasSubstr("the first must be >= 1"));
+  EXPECT_THAT(refusal({.num_workers = {1, 2}, .where = placement::in_process}),
+              HasSubstr("one fixed number"));
+  EXPECT_THAT(refusal({.num_workers = 2, .min_hosts = 1, .agents = 1}),
+              HasSubstr("num_workers is a range"));
+  EXPECT_THAT(
+    refusal(
+      {.num_workers = 4, .workers_per_host = 2, .min_hosts = 3, .agents = 1}),
+    HasSubstr("but the run has 2 hosts"));
+}
+
 TEST(scaling_config_test, refuses_gpus_that_it_would_not_give) {
   host_resources host{4, 4};
   scaling_config x{.num_workers = 2, .use_gpu = true};

@@ -1,5 +1,7 @@
 #include "troupe/runtime/hosts/host_plan.hpp"
 
+#include <utility>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,11 +21,15 @@ launch_environment over_ssh(std::vector<host_entry> hosts,
   return x;
 }
 
+/// The hosts of a plan whose slots do not matter.
 std::vector<planned_host> planned(const launch_environment& found, int workers,
                                   int per_host = 0) {
   auto plan = plan_hosts(found, workers, per_host);
   EXPECT_TRUE(plan) << plan.error().message;
-  return plan ? plan->hosts : std::vector<planned_host>{};
+  auto result = plan ? plan->hosts : std::vector<planned_host>{};
+  for (auto& host : result)
+    EXPECT_EQ(std::exchange(host.slots, 0), host.ranks);
+  return result;
 }
 
 TEST(host_plan_test, this_host_has_the_first_ranks) {
@@ -58,6 +64,40 @@ TEST(host_plan_test, fewer_ranks_than_hosts_use_the_first_ones) {
               ElementsAre(planned_host{"c", 0, 1}, planned_host{"a", 1, 1}));
   EXPECT_THAT(planned(over_ssh({{"a", {}}, {"b", {}}}, 1), 1), IsEmpty());
   EXPECT_THAT(planned(over_ssh({{"a", {}}}, 0), 4), IsEmpty());
+}
+
+TEST(host_plan_test, an_elastic_run_keeps_all_hosts_with_their_slots) {
+  auto plan = plan_hosts(
+    over_ssh({{"a", {}}, {"b", 3}, {"c", {}}, {"d", {}}}, 0), {2, 3}, 0);
+  ASSERT_TRUE(plan);
+  EXPECT_EQ(plan->ranks.min, 2);
+  EXPECT_EQ(plan->ranks.max, 3);
+  EXPECT_THAT(plan->hosts, ElementsAre(planned_host{"a", 0, 1, 1},
+                                       planned_host{"b", 1, 1, 3},
+                                       planned_host{"c", 2, 1, 1},
+                                       planned_host{"d", 3, 0, 1}));
+}
+
+TEST(host_plan_test, an_elastic_run_may_have_fewer_slots_than_its_most) {
+  auto hosts = over_ssh({{"a", 1}, {"b", 2}}, 0);
+  auto plan = plan_hosts(hosts, {2, 8}, 0);
+  ASSERT_TRUE(plan);
+  EXPECT_EQ(plan->ranks.max, 3);
+  auto full = plan_hosts(hosts, {4, 8}, 0);
+  ASSERT_FALSE(full);
+  EXPECT_THAT(full.error().message, HasSubstr("num_workers is 4"));
+}
+
+TEST(host_plan_test, the_fewest_hosts_with_the_same_ranks_may_be_given) {
+  auto plan =
+    plan_hosts(over_ssh({{"a", {}}, {"b", {}}, {"c", {}}}, {}), 1, 2, 2);
+  ASSERT_TRUE(plan);
+  EXPECT_EQ(plan->ranks.min, 4);
+  EXPECT_EQ(plan->ranks.max, 6);
+  EXPECT_THAT(plan->hosts,
+              ElementsAre(planned_host{"", 0, 0, 0}, planned_host{"a", 0, 2, 2},
+                          planned_host{"b", 2, 2, 2},
+                          planned_host{"c", 4, 2, 2}));
 }
 
 TEST(host_plan_test, a_driver_elsewhere_has_no_ranks) {

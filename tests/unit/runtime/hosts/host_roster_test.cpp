@@ -122,6 +122,18 @@ TEST_F(host_roster_test, a_host_with_a_problem_leaves_its_seat) {
   EXPECT_THAT(missing(), HasSubstr("h1: read-only"));
 }
 
+TEST_F(host_roster_test, a_host_that_saw_another_attempt_asks_again) {
+  roster.gather(now);
+  auto seat = admit(facts(1, "h1"));
+  ASSERT_TRUE(seat);
+  auto decisions = roster.checked(*seat, 1, {ec::conflict, "late"}, now);
+  ASSERT_TRUE(decisions);
+  EXPECT_THAT(*decisions, IsEmpty());
+  EXPECT_EQ(join(1, "h1"), *seat);
+  join(2, "h2");
+  EXPECT_TRUE(starts());
+}
+
 TEST_F(host_roster_test, refuses_more_agents_than_hosts) {
   join(1, "h1");
   join(2, "h2");

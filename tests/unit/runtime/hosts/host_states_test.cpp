@@ -150,7 +150,7 @@ TEST_F(host_states_test, starts_once_all_hosts_are_ready) {
   EXPECT_THAT(hello(1, 8), ElementsAre("start 0 1")); // Before on_launched.
   states->on_attempt_started({0, 1});
   EXPECT_EQ(state(1), host_state::serving);
-  states->on_attempt_ended();
+  states->on_attempt_ended(now);
   EXPECT_EQ(state(1), host_state::ready);
   EXPECT_THAT(gather(), ElementsAre("start 0 1"));
 }
@@ -164,7 +164,7 @@ TEST_F(host_states_test, waits_for_agents_that_come_by_themselves) {
 }
 
 TEST_F(host_states_test, starts_with_enough_hosts_after_the_join_limit) {
-  make(3, {.min_hosts = 2});
+  make(3, {.min_ranks = 2});
   gather();
   for (std::size_t i = 0; i < 3; ++i)
     launched(i, i + 1);
@@ -207,7 +207,7 @@ TEST_F(host_states_test, fails_after_the_join_limit_with_too_few_hosts) {
 }
 
 TEST_F(host_states_test, starts_early_if_no_other_host_can_come) {
-  make(2, {.max_relaunches = 0, .min_hosts = 1});
+  make(2, {.max_relaunches = 0, .min_ranks = 1});
   gather();
   hello(0, 1);
   EXPECT_THAT(launcher_ended(1, 2, "no such host"),
@@ -365,25 +365,43 @@ TEST_F(host_states_test, HS_1_a_frozen_host_stays_fenced_after_its_thaw) {
   EXPECT_EQ(state(1), host_state::lost);
 }
 
-TEST_F(host_states_test, a_draining_host_is_not_used_and_not_launched_again) {
-  serve(2, {.min_hosts = 1});
-  EXPECT_THAT(states->on_draining(1, 1, now), IsEmpty());
+TEST_F(host_states_test, a_draining_host_leaves_with_the_attempt) {
+  serve(2, {.min_ranks = 1});
+  EXPECT_THAT(states->on_draining(1, 1, seconds{30}, now), IsEmpty());
   EXPECT_EQ(state(1), host_state::draining);
-  states->on_attempt_ended();
-  EXPECT_THAT(gather(), ElementsAre("start 0"));
-  EXPECT_THAT(pass(seconds{20}, {0}),
+  EXPECT_THAT(to_lines(states->on_attempt_ended(now)),
+              ElementsAre("fence 1 of 1", "end launcher 2 of 1"));
+  EXPECT_EQ(state(1), host_state::left);
+}
+
+TEST_F(host_states_test, a_host_that_left_is_launched_once_it_may_be_back) {
+  serve(2);
+  states->on_draining(1, 1, seconds{30}, now);
+  states->on_attempt_ended(now);
+  EXPECT_THAT(gather(), IsEmpty());
+  EXPECT_THAT(pass(seconds{29}, {0}), IsEmpty());
+  EXPECT_THAT(pass(seconds{1}, {0}), ElementsAre("launch 1 as 3"));
+}
+
+TEST_F(host_states_test, a_draining_host_that_is_lost_has_left) {
+  serve(2);
+  states->on_draining(1, 1, seconds{30}, now);
+  EXPECT_THAT(pass(seconds{10}, {0}),
               ElementsAre("suspected 1 after 3000", "fence 1 of 1",
                           "end launcher 2 of 1",
                           "lost 1: it did not answer for 10000 ms"));
   EXPECT_EQ(state(1), host_state::left);
-  serve(1);
-  EXPECT_THAT(to_lines(states->on_left(0, 1, now)),
-              ElementsAre("fence 1 of 0"));
-  EXPECT_EQ(state(0), host_state::left);
-  EXPECT_THAT(pass(seconds{300}), IsEmpty());
+}
+
+TEST_F(host_states_test, a_host_without_an_attempt_leaves_at_once) {
+  make(2, {}, false);
+  hello(1, 1);
+  EXPECT_THAT(to_lines(states->on_draining(1, 1, seconds{30}, now)),
+              ElementsAre("fence 1 of 1"));
+  hello(0, 1);
+  EXPECT_THAT(gather(), IsEmpty());
   // A new pod of the same index.
-  EXPECT_THAT(hello(0, 2), IsEmpty());
-  EXPECT_EQ(state(0), host_state::ready);
+  EXPECT_THAT(hello(1, 2), ElementsAre("start 0 1"));
 }
 
 TEST_F(host_states_test, waits_are_short_again_after_progress) {
@@ -421,12 +439,30 @@ TEST_F(host_states_test, does_not_blame_hosts_for_its_own_standstill) {
 }
 
 TEST_F(host_states_test, a_group_that_does_not_wait_starts_with_what_is_there) {
-  serve(3, {.min_hosts = 2});
+  serve(3, {.min_ranks = 2});
   hello(2, 2);
   disconnect(1, 1);
-  states->on_attempt_ended();
+  states->on_attempt_ended(now);
   EXPECT_THAT(to_lines(states->gather(now, seconds{0})),
               ElementsAre("start 0 2"));
+}
+
+TEST_F(host_states_test, an_elastic_run_needs_room_for_its_fewest_ranks) {
+  states.emplace(std::vector<host_states::host>{{"h0", false, 2},
+                                                {"h1", false, 1},
+                                                {"h2", false, 4}},
+                 host_limits{.min_ranks = 5}, "10.0.0.1:7", [] { return 0.0; });
+  hello(0, 1);
+  EXPECT_THAT(to_lines(states->gather(now, seconds{5}, true)), IsEmpty());
+  EXPECT_THAT(hello(1, 1), IsEmpty()) << "three slots";
+  EXPECT_THAT(hello(2, 1), ElementsAre("start 0 1 2"));
+  states->on_gone(1, 1, "lost", now);
+  EXPECT_THAT(to_lines(states->gather(now, seconds{5}, true)),
+              ElementsAre("start 0 2"));
+  states->on_gone(2, 1, "lost", now);
+  gather();
+  EXPECT_THAT(pass(seconds{121}, {0}),
+              ElementsAre(HasSubstr("room for 5 ranks is needed")));
 }
 
 /// Random events, checked against the invariants.
@@ -462,14 +498,14 @@ public:
           break;
         case 6:
           if (below(8) == 0)
-            follow(states_.on_draining(host, incarnation, now_));
+            follow(states_.on_draining(host, incarnation, seconds{9}, now_));
           break;
         case 7:
           if (below(8) == 0)
             follow(states_.on_left(host, incarnation, now_));
           break;
         case 8:
-          states_.on_attempt_ended();
+          follow(states_.on_attempt_ended(now_));
           states_.on_attempt_started(states_.usable());
           break;
         case 9:
@@ -488,7 +524,7 @@ public:
 
 private:
   static constexpr std::size_t count = 4;
-  static constexpr host_limits limits{.max_relaunches = 20, .min_hosts = 2};
+  static constexpr host_limits limits{.max_relaunches = 20, .min_ranks = 2};
 
   std::size_t below(std::size_t n) { return random_() % n; }
 
@@ -521,7 +557,7 @@ private:
         EXPECT_TRUE(gathering_); // HS-4
         gathering_ = false;
         if (auto* start = std::get_if<start_with_hosts>(&x)) {
-          EXPECT_GE(start->hosts.size(), limits.min_hosts);
+          EXPECT_GE(static_cast<int>(start->hosts.size()), limits.min_ranks);
         }
       }
     }

@@ -52,6 +52,16 @@ TEST(loop_control_test, a_second_preemption_changes_the_deadline_alone) {
   EXPECT_EQ(control.stop_info()->deadline, later.deadline);
 }
 
+TEST(loop_control_test, a_preemption_replaces_what_only_continues) {
+  loop_control control;
+  auto moves = away;
+  moves.kind = stop_info::kind_type::continues;
+  control.preempt(moves, 5);
+  control.preempt(away, 5);
+  control.reported(5);
+  EXPECT_EQ(control.stop_info(), away);
+}
+
 TEST(loop_control_test, an_ended_loop_knows_why) {
   loop_control control;
   control.end(first);

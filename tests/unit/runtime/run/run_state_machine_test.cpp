@@ -50,7 +50,7 @@ const error start_error{ec::spawn, "rank 1 could not be forked"};
 const error disk_error{ec::storage, "the disk is full"};
 
 /// Every event, about the group of *attempt*; the wait is for the next one.
-std::array<run_event, 10> all_events(std::uint64_t attempt) {
+std::array<run_event, 11> all_events(std::uint64_t attempt) {
   return {wait_over{attempt + 1},
           group_started{attempt},
           group_start_failed{attempt, start_error},
@@ -60,13 +60,14 @@ std::array<run_event, 10> all_events(std::uint64_t attempt) {
           run_events::run_failed{disk_error},
           stop_requested{},
           preempt_requested{},
-          grace_over{attempt}};
+          grace_over{attempt},
+          ranks_left{attempt, "host h1 leaves"}};
 }
 
 struct situation {
   const char* name;
   std::vector<run_event> events;        // that lead there, attempt 0
-  std::array<const char*, 10> expected; // in the order of all_events
+  std::array<const char*, 11> expected; // in the order of all_events
 };
 
 constexpr auto stop = "shutting_down stop_group";
@@ -77,45 +78,46 @@ const situation situations[] = {
   {"scheduling",
    {},
    {no, "running none", "rescheduling wait", no, "restarting stop_group", no,
-    stop, stop, stop, no}},
+    stop, stop, stop, no, "restarting stop_group"}},
   {"running",
-   {group_started{0}},
+   {group_started{0, "restarting stop_group"}},
    {no, no, no, stop, "restarting stop_group", no, stop, stop,
-    "running preempt_group", no}},
+    "running preempt_group", no, "restarting stop_group"}},
   {"running, preempted",
-   {group_started{0}, preempt_requested{}},
-   {no, no, no, stop, stop, no, stop, stop, "running preempt_group", stop}},
+   {group_started{0}, preempt_requested{, stop}},
+   {no, no, no, stop, stop, no, stop, stop, "running preempt_group", stop,
+    stop}},
   {"restarting, the group is going",
-   {group_started{0}, ranks_failed{0, failed({0})}},
+   {group_started{0}, ranks_failed{0, failed({0}), "restarting none"}},
    {no, no, no, "restarting none", "restarting none", "scheduling start_group",
-    down, down, down, no}},
+    down, down, down, no, "restarting none"}},
   {"rescheduling",
-   {group_start_failed{0, start_error}},
-   {"scheduling start_group", no, no, no, no, no, stop, stop, stop, no}},
+   {group_start_failed{0, start_error, no}},
+   {"scheduling start_group", no, no, no, no, no, stop, stop, stop, no, no}},
   {"shutting down to finished",
-   {group_started{0}, ranks_finished{0}},
-   {no, down, down, down, down, "finished end", down, down, down, no}},
+   {group_started{0}, ranks_finished{0, down}},
+   {no, down, down, down, down, "finished end", down, down, down, no, down}},
   {"shutting down to errored",
-   {group_started{0}, run_events::run_failed{disk_error}},
-   {no, down, down, down, down, "errored end", down, down, down, no}},
+   {group_started{0}, run_events::run_failed{disk_error, down}},
+   {no, down, down, down, down, "errored end", down, down, down, no, down}},
   {"shutting down to aborted",
-   {group_started{0}, stop_requested{}},
-   {no, down, down, down, down, "aborted end", down, down, down, no}},
+   {group_started{0}, stop_requested{, down}},
+   {no, down, down, down, down, "aborted end", down, down, down, no, down}},
   {"shutting down to preempted",
-   {group_started{0}, preempt_requested{}, grace_over{0}},
-   {no, down, down, down, down, "preempted end", down, down, down, no}},
+   {group_started{0}, preempt_requested{}, grace_over{0, down}},
+   {no, down, down, down, down, "preempted end", down, down, down, no, down}},
   {"finished",
-   {group_started{0}, ranks_finished{0}, group_stopped{0}},
-   {no, no, no, no, no, no, no, no, no, no}},
+   {group_started{0}, ranks_finished{0}, group_stopped{0, no}},
+   {no, no, no, no, no, no, no, no, no, no, no}},
   {"errored",
-   {run_events::run_failed{disk_error}, group_stopped{0}},
-   {no, no, no, no, no, no, no, no, no, no}},
+   {run_events::run_failed{disk_error}, group_stopped{0, no}},
+   {no, no, no, no, no, no, no, no, no, no, no}},
   {"aborted",
-   {stop_requested{}, group_stopped{0}},
-   {no, no, no, no, no, no, no, no, no, no}},
+   {stop_requested{}, group_stopped{0, no}},
+   {no, no, no, no, no, no, no, no, no, no, no}},
   {"preempted",
-   {preempt_requested{}, group_stopped{0}},
-   {no, no, no, no, no, no, no, no, no, no}},
+   {preempt_requested{}, group_stopped{0, no}},
+   {no, no, no, no, no, no, no, no, no, no, no}},
 };
 
 TEST(run_state_machine_test, takes_a_stop_before_it_begins) {
@@ -169,6 +171,24 @@ TEST(run_state_machine_test, RSM_6_ranks_that_fail_while_they_leave_are_free) {
   EXPECT_NE(machine.reason().message.find("rank 1"), std::string::npos);
 }
 
+TEST(run_state_machine_test, RSM_7_ranks_that_left_to_be_continued_are_free) {
+  auto machine = machine_after({group_started{0}, ranks_left{0, "h1 leaves"}},
+                               {.max_failures = 0});
+  auto next = machine.apply(group_stopped{0});
+  EXPECT_EQ(outcome_of(next), "scheduling start_group");
+  EXPECT_EQ(next->action.attempt, 1u);
+  EXPECT_EQ(machine.policy().counts().ranks, 0);
+  EXPECT_TRUE(machine.failures().empty());
+}
+
+TEST(run_state_machine_test, ranks_that_left_a_preempted_run_end_it) {
+  auto machine =
+    machine_after({group_started{0}, preempt_requested{{ec::stopped, "w"}},
+                   ranks_left{0, "h1 leaves"}, group_stopped{0}});
+  EXPECT_EQ(machine.state(), run_state::preempted);
+  EXPECT_EQ(machine.reason().message, "w");
+}
+
 TEST(run_state_machine_test, waits_if_ranks_fail_again_without_a_report) {
   run_state_machine machine{failure_policy{endless, [] { return 0.0; }}};
   machine.begin();
@@ -220,7 +240,7 @@ TEST(run_state_machine_test, answers_every_event_in_every_state) {
 
 TEST(run_state_machine_test, RSM_4_refuses_events_of_another_attempt) {
   for (auto& row : situations) {
-    for (std::size_t i : {0, 1, 2, 3, 4, 5, 9}) {
+    for (std::size_t i : {0, 1, 2, 3, 4, 5, 9, 10}) {
       auto machine = machine_after(row.events);
       auto decision = machine.apply(all_events(7)[i]);
       EXPECT_FALSE(decision) << row.name << " + " << name_of(all_events(7)[i]);

@@ -556,7 +556,7 @@ TEST_F(ranks_lock_test, another_host_joins_the_latest_attempt_by_its_token) {
   EXPECT_TRUE(join_attempt(*ticket));
   auto other = open_ranks_ticket(store->path(), token + 1);
   ASSERT_FALSE(other);
-  EXPECT_EQ(other.error().code, ec::invalid_config);
+  EXPECT_EQ(other.error().code, ec::conflict);
 }
 
 TEST_F(ranks_lock_test, another_storage_at_the_same_path_is_noticed) {

@@ -1,0 +1,241 @@
+// Elastic runs on several hosts: the driver and the agents are processes of
+// this program, on one machine or on hosts that are namespaces.
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <map>
+#include <sstream>
+
+#include <gmock/gmock.h>
+
+#include <troupe/train.hpp>
+
+#include "tests/integration/hosts/hosts_fixture.hpp"
+#include "troupe/runtime/store/journal_reader.hpp"
+
+namespace troupe::internal::test {
+
+namespace {
+
+using testing::HasSubstr;
+
+/// An epoch of samples. Travels to the ranks.
+struct epoch_plan {
+  std::string folder; ///< Of the test.
+  int samples = 24;
+  /// Attempts in which the ranks stop after two steps: for a fault, or, if
+  /// `talks`, reporting until they are asked to leave.
+  int stops = 0;
+  bool talks = false;
+
+  template <class Archive>
+  void serialize(Archive& ar) {
+    ar(folder, samples, stops, talks);
+  }
+};
+
+/// Each rank has every world-th sample of what is left, as with a sampler.
+void epoch_loop(train_context& context, const epoch_plan& plan) {
+  auto attempt = static_cast<int>(context.attempt());
+  auto rank = context.rank();
+  auto world = context.world_size();
+  auto life = ::open(life_of(plan.folder, attempt, rank).c_str(),
+                     O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  ::flock(life, LOCK_EX);
+  auto next = 0;
+  if (auto& from = context.checkpoint())
+    next = std::stoi(bytes_of(from->path() / "next.txt"));
+  auto spawner = ::getppid();
+  tell(plan.folder,
+       concat("rank ", attempt, ' ', rank, ' ', world, ' ', context.node_rank(),
+              ' ', own_host(), ' ', spawner, ' ', parent_of(spawner)));
+  auto stop_at = next + 2 * world;
+  for (auto was_shown = false;
+       next < plan.samples && !context.stop_requested();) {
+    auto stops = attempt < plan.stops && next >= stop_at;
+    if (stops && !std::exchange(was_shown, true))
+      tell(plan.folder, concat("stops ", attempt, ' ', rank));
+    while (stops && !plan.talks)
+      ::pause();
+    metrics values;
+    if (!stops && next + rank < plan.samples)
+      values["sample"] = next + rank;
+    next += stops ? 0 : world;
+    if (rank != 0) {
+      context.report(values);
+      continue;
+    }
+    auto files = context.new_checkpoint();
+    write_bytes(files.path() / "next.txt", std::to_string(next));
+    context.report(values, std::move(files));
+  }
+}
+
+} // namespace
+
+/// The driver of a test in *folder*, of a run that may have no failure.
+int be_driver(const std::string& folder, int min, int max, int agents,
+              int stops, bool talks, int join_ms) {
+  run_config config;
+  config.name = "run";
+  config.storage_path = folder + "/storage";
+  config.agent_ticket = folder + "/ticket";
+  config.failure.max_failures = 0;
+  config.checkpoint.num_to_keep = 2;
+  config.quiet = true;
+  scaling_config scaling;
+  scaling.num_workers = {min, max};
+  scaling.agents = agents;
+  scaling.join_timeout = std::chrono::milliseconds{join_ms};
+  auto outcome =
+    data_parallel_trainer{epoch_loop, epoch_plan{folder, 24, stops, talks},
+                          train_options{.scaling = scaling, .run = config}}
+      .fit();
+  auto text = outcome.error ? outcome.error->message : std::string{};
+  std::ranges::replace(text, '\n', ' ');
+  tell(folder, concat("result ", to_string(outcome.status), ' ',
+                      outcome.attempts, ' ', text));
+  return 0;
+}
+
+namespace {
+
+/// A rank as it introduced itself.
+struct seen_rank {
+  int world = -1;
+  int node = -1;
+  std::string host;
+  pid_t spawner = -1;
+  pid_t agent = -1;
+};
+
+class elastic_hosts_test : public hosts_test {
+protected:
+  std::shared_ptr<program> start_driver(int min, int max, int agents, int stops,
+                                        bool talks, int join_ms) {
+    return start(0, {own_program(), "--driver", folder_.path().string(),
+                     std::to_string(min), std::to_string(max),
+                     std::to_string(agents), std::to_string(stops),
+                     std::to_string(talks), std::to_string(join_ms)});
+  }
+
+  /// Takes lines until all *ranks* of *attempt* have introduced themselves and,
+  /// if asked, have stopped.
+  std::map<int, seen_rank> ranks_of(int attempt, int ranks, bool stop) {
+    std::map<int, seen_rank> result;
+    for (auto stopping = stop ? ranks : 0;
+         static_cast<int>(result.size()) < ranks || stopping > 0;) {
+      auto text = next_line();
+      std::istringstream line{text};
+      std::string what;
+      int number = -1, rank = -1;
+      line >> what >> number >> rank;
+      if (what == "result")
+        throw std::runtime_error{text};
+      if (number != attempt)
+        continue;
+      if (what == "stops") {
+        --stopping;
+        continue;
+      }
+      auto& x = result[rank];
+      line >> x.world >> x.node >> x.host >> x.spawner >> x.agent;
+    }
+    return result;
+  }
+
+  /// Either of the agents may have come first.
+  void signal_agent(const seen_rank& x, const char* signal) {
+    auto host = GetParam() == where::here ? 0 : x.host.back() - '1';
+    kill(host, x.agent, signal);
+  }
+
+  /// Expects each sample once in all reports.
+  void expect_each_sample_once() {
+    std::map<int, int> seen;
+    auto reader =
+      journal_reader::open(folder_ / "storage/run/journal.jsonl").value();
+    while (auto entry = reader.next().value())
+      if (auto batch = std::get_if<journaled_batch>(&*entry))
+        for (auto& values : batch->values)
+          if (auto sample = values.find_number("sample"))
+            ++seen[static_cast<int>(*sample)];
+    EXPECT_EQ(seen.size(), 24u);
+    for (auto& [sample, times] : seen)
+      EXPECT_EQ(times, 1) << "sample " << sample;
+  }
+};
+
+TEST_P(elastic_hosts_test, goes_on_with_the_hosts_that_are_left) {
+  auto driver = start_driver(2, 3, 2, 1, false, 120'000);
+  auto first = start_agent(1);
+  auto second = start_agent(2);
+  auto ranks = ranks_of(0, 3, true);
+  EXPECT_EQ(ranks[2].world, 3);
+  signal_agent(ranks[1], "-KILL");
+  auto next = ranks_of(1, 2, false);
+  EXPECT_EQ(next[1].world, 2);
+  EXPECT_EQ(next[1].node, 1);
+  EXPECT_EQ(next[0].spawner, ranks[0].spawner) << "the driver's host stays";
+  EXPECT_EQ(next[1].spawner, ranks[2].spawner) << "so does the other one";
+  EXPECT_EQ(result_line(), "result finished 2 ");
+  EXPECT_EQ(driver->wait(), 0);
+  first->wait();
+  second->wait();
+  expect_each_sample_once();
+  EXPECT_THAT(journal(), HasSubstr("world_resized"));
+}
+
+TEST_P(elastic_hosts_test, starts_with_enough_hosts_and_grows_with_the_next) {
+  auto driver = start_driver(2, 3, 2, 1, true, 1500);
+  auto first = start_agent(1);
+  auto ranks = ranks_of(0, 2, true);
+  EXPECT_EQ(ranks[0].world, 2);
+  auto second = start_agent(2);
+  auto next = ranks_of(1, 3, false);
+  EXPECT_EQ(next[2].world, 3);
+  EXPECT_EQ(next[0].spawner, ranks[0].spawner);
+  EXPECT_EQ(next[1].spawner, ranks[1].spawner);
+  EXPECT_EQ(result_line(), "result finished 2 ");
+  EXPECT_EQ(driver->wait(), 0);
+  EXPECT_EQ(first->wait(), 0);
+  EXPECT_EQ(second->wait(), 0);
+  expect_each_sample_once();
+  EXPECT_THAT(journal(), HasSubstr("the run grows from 2 to 3 ranks"));
+}
+
+TEST_P(elastic_hosts_test, shrinks_for_a_host_that_is_about_to_leave) {
+  auto driver = start_driver(2, 3, 2, 1, true, 120'000);
+  auto first = start_agent(1);
+  auto second = start_agent(2);
+  auto ranks = ranks_of(0, 3, true);
+  signal_agent(ranks[1], "-TERM");
+  auto next = ranks_of(1, 2, false);
+  EXPECT_EQ(next[1].spawner, ranks[2].spawner);
+  EXPECT_EQ(result_line(), "result finished 2 ");
+  EXPECT_EQ(driver->wait(), 0);
+  first->wait();
+  second->wait();
+  expect_each_sample_once();
+}
+
+INSTANTIATE_TEST_SUITE_P(hosts, elastic_hosts_test,
+                         testing::Values(where::here, where::namespaces),
+                         name_of);
+
+} // namespace
+
+} // namespace troupe::internal::test
+
+int main(int argc, char** argv) {
+  troupe::init(argc, argv);
+  if (argc > 8 && std::string{argv[1]} == "--driver")
+    return troupe::internal::test::be_driver(
+      argv[2], std::atoi(argv[3]), std::atoi(argv[4]), std::atoi(argv[5]),
+      std::atoi(argv[6]), std::atoi(argv[7]) != 0, std::atoi(argv[8]));
+  ::testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

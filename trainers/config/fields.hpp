@@ -22,6 +22,7 @@
 #include <cereal/types/string.hpp>
 #include <cereal/types/vector.hpp>
 
+#include "troupe/runtime/each_field.hpp"
 #include "troupe/runtime/fs.hpp"
 #include "troupe/trainers/config/config_value.hpp"
 
@@ -50,24 +51,6 @@
       *this,                                                                   \
       ::troupe::internal::archived_fields<TroupeArchive>{troupe_archive});     \
   }
-
-// The rest is how the macro walks through its arguments, at most 340.
-#define TROUPE_PARENS ()
-#define TROUPE_EXPAND(...)                                                     \
-  TROUPE_EXPAND4(TROUPE_EXPAND4(TROUPE_EXPAND4(TROUPE_EXPAND4(__VA_ARGS__))))
-#define TROUPE_EXPAND4(...)                                                    \
-  TROUPE_EXPAND3(TROUPE_EXPAND3(TROUPE_EXPAND3(TROUPE_EXPAND3(__VA_ARGS__))))
-#define TROUPE_EXPAND3(...)                                                    \
-  TROUPE_EXPAND2(TROUPE_EXPAND2(TROUPE_EXPAND2(TROUPE_EXPAND2(__VA_ARGS__))))
-#define TROUPE_EXPAND2(...)                                                    \
-  TROUPE_EXPAND1(TROUPE_EXPAND1(TROUPE_EXPAND1(TROUPE_EXPAND1(__VA_ARGS__))))
-#define TROUPE_EXPAND1(...) __VA_ARGS__
-#define TROUPE_EACH_FIELD(...)                                                 \
-  __VA_OPT__(TROUPE_EXPAND(TROUPE_FIELD_STEP(__VA_ARGS__)))
-#define TROUPE_FIELD_STEP(field, ...)                                          \
-  troupe_visit(#field, troupe_self.field);                                     \
-  __VA_OPT__(TROUPE_FIELD_AGAIN TROUPE_PARENS(__VA_ARGS__))
-#define TROUPE_FIELD_AGAIN() TROUPE_FIELD_STEP
 
 namespace cereal {
 

@@ -148,7 +148,7 @@ struct driver_state {
   void note_callback_failure(const std::string& reason);
   void replay_pending();
 
-  // -- what others are told (driver_followers.cpp)
+  // -- those who follow the run (driver_followers.cpp)
   caf::result<run_status> follow_from_now(run_observer_actor who);
   /// The run as callbacks know it at the start of *attempt*.
   run_context context_at(std::uint64_t attempt) const;

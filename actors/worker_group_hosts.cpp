@@ -43,7 +43,7 @@ worker_group_state::welcome(agent_hello& x,
   auto seat = args.roster->admit(x.facts, self->clock().now(), decisions);
   if (!seat) {
     follow(decisions);
-    if (seat.error().code != ec::conflict) // It asks again, and again.
+    if (seat.error().code != ec::conflict) // It asks again every moment.
       note(concat("the agent of ", x.facts.host,
                   " was refused: ", seat.error().message));
     return to_caf(seat.error());

@@ -16,6 +16,7 @@ class [[nodiscard]] expected;
 
 #include <tl/expected.hpp>
 
+#include "troupe/runtime/each_field.hpp"
 #include "troupe/runtime/inspect_enum.hpp"
 
 namespace troupe {
@@ -64,11 +65,7 @@ struct error {
   bool operator==(const error&) const = default;
 };
 
-template <class Inspector>
-bool inspect(Inspector& f, error& x) {
-  return f.object(x).fields(f.field("code", x.code),
-                            f.field("message", x.message));
-}
+TROUPE_INSPECT(error, code, message)
 
 template <class T>
 using expected = tl::expected<T, error>;

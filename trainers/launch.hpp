@@ -13,9 +13,8 @@ namespace troupe::internal {
 struct launch_arguments {
   std::string hosts;       ///< Of `--hosts LIST` or `--hosts=LIST`.
   bool node_agent = false; ///< `--node-agent`
-
-  std::string
-    tickets; ///< Of `--make-tickets FOLDER` or `--make-tickets=FOLDER`.
+  /// Of `--make-tickets FOLDER` or `--make-tickets=FOLDER`.
+  std::string tickets;
 
   /// Of `--node-agent=NUMBER`, as the driver calls this launch; 0: the agent
   /// was started by someone else.
@@ -23,7 +22,7 @@ struct launch_arguments {
 };
 
 /// Reads the arguments up to a `--`. `ec::invalid_config` if one of these
-/// options is given twice, without a value or with one that is none.
+/// options is given twice, without a value or with an invalid one.
 expected<launch_arguments> read_launch_arguments(int argc,
                                                  const char* const* argv);
 

@@ -42,7 +42,7 @@ expected<packed_value> pack(const T& x) {
 }
 
 /// `ec::invalid_argument` for a value of another type, `ec::corrupt` for bytes
-/// that are none; *to* may have changed then.
+/// that are not a packed value; *to* may have changed then.
 template <class T>
 expected<void> unpack(const packed_value& x, T& to) {
   if (x.type != readable_type(typeid(T)))

@@ -39,7 +39,7 @@ struct dialed_channel {
 };
 
 /// Connects an agent to the door of its driver. Tries all addresses of *to* at
-/// the same time, again and again; the first whose certificate is right wins,
+/// the same time, repeatedly; the first whose certificate is right wins,
 /// and the others are dropped before the door takes them for an agent. Blocks.
 ///
 /// Fails with

@@ -9,6 +9,7 @@
 #include <caf/result.hpp>
 #include <caf/typed_actor.hpp>
 
+#include "troupe/runtime/each_field.hpp"
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/metrics/metrics.hpp"
 #include "troupe/runtime/store/result.hpp"
@@ -44,10 +45,7 @@ struct before_run {
   run_context run;
 };
 
-template <class Inspector>
-bool inspect(Inspector& f, before_run& x) {
-  return f.object(x).fields(f.field("run", x.run));
-}
+TROUPE_INSPECT(before_run, run)
 
 /// Every rank has delivered report `index`. Sent in order of index, exactly
 /// once per driver.
@@ -58,12 +56,7 @@ struct after_report {
   std::optional<std::string> checkpoint;
 };
 
-template <class Inspector>
-bool inspect(Inspector& f, after_report& x) {
-  return f.object(x).fields(
-    f.field("index", x.index), f.field("attempt", x.attempt),
-    f.field("values", x.values), f.field("checkpoint", x.checkpoint));
-}
+TROUPE_INSPECT(after_report, index, attempt, values, checkpoint)
 
 /// Ranks failed; sent before the driver acts on it.
 struct after_exception {
@@ -71,11 +64,7 @@ struct after_exception {
   std::map<int, rank_failure> ranks;
 };
 
-template <class Inspector>
-bool inspect(Inspector& f, after_exception& x) {
-  return f.object(x).fields(f.field("attempt", x.attempt),
-                            f.field("ranks", x.ranks));
-}
+TROUPE_INSPECT(after_exception, attempt, ranks)
 
 /// The run went from one state to another.
 struct state_changed {
@@ -84,11 +73,7 @@ struct state_changed {
   run_state to = run_state::initializing;
 };
 
-template <class Inspector>
-bool inspect(Inspector& f, state_changed& x) {
-  return f.object(x).fields(f.field("attempt", x.attempt),
-                            f.field("from", x.from), f.field("to", x.to));
-}
+TROUPE_INSPECT(state_changed, attempt, from, to)
 
 /// Every rank of an attempt runs its loop.
 struct group_started {
@@ -96,11 +81,7 @@ struct group_started {
   int world_size = 0;
 };
 
-template <class Inspector>
-bool inspect(Inspector& f, group_started& x) {
-  return f.object(x).fields(f.field("attempt", x.attempt),
-                            f.field("world_size", x.world_size));
-}
+TROUPE_INSPECT(group_started, attempt, world_size)
 
 /// Every rank of an attempt is gone, also of one that did not come up.
 struct group_ended {
@@ -108,21 +89,14 @@ struct group_ended {
   error reason; ///< `ec::none`: all loops returned. `ec::stopped`: as asked.
 };
 
-template <class Inspector>
-bool inspect(Inspector& f, group_ended& x) {
-  return f.object(x).fields(f.field("attempt", x.attempt),
-                            f.field("reason", x.reason));
-}
+TROUPE_INSPECT(group_ended, attempt, reason)
 
 /// The run is over, however it ended.
 struct after_run {
   result outcome;
 };
 
-template <class Inspector>
-bool inspect(Inspector& f, after_run& x) {
-  return f.object(x).fields(f.field("outcome", x.outcome));
-}
+TROUPE_INSPECT(after_run, outcome)
 
 /// A callback message was handled. The user's actors fill in only `failures`,
 /// for which the config decides what they do, and `order`; the time is how long
@@ -137,13 +111,7 @@ struct callback_done {
   std::optional<run_order> order; ///< What the run is to do now.
 };
 
-template <class Inspector>
-bool inspect(Inspector& f, callback_done& x) {
-  return f.object(x).fields(
-    f.field("seconds", x.seconds), f.field("abort", x.abort),
-    f.field("failures", x.failures), f.field("times", x.times),
-    f.field("skipped", x.skipped), f.field("order", x.order));
-}
+TROUPE_INSPECT(callback_done, seconds, abort, failures, times, skipped, order)
 
 /// The USER CALLBACK actor: hands events to the user's callbacks, in order.
 using user_callback_actor = caf::typed_actor<

@@ -5,6 +5,7 @@
 
 #include "troupe/actors/protocol/callback_messages.hpp"
 #include "troupe/actors/protocol/mailbox_messages.hpp"
+#include "troupe/runtime/each_field.hpp"
 #include "troupe/runtime/values/run_control.hpp"
 #include "troupe/runtime/values/run_status.hpp"
 
@@ -15,18 +16,12 @@ namespace troupe {
 /// Asks how the run is.
 struct get_status {};
 
-template <class Inspector>
-bool inspect(Inspector& f, get_status& x) {
-  return f.object(x).fields();
-}
+TROUPE_INSPECT(get_status)
 
 /// Lets an actor, which travels with it, follow the run.
 struct follow_run {};
 
-template <class Inspector>
-bool inspect(Inspector& f, follow_run& x) {
-  return f.object(x).fields();
-}
+TROUPE_INSPECT(follow_run)
 
 /// A run under way, for actors of this process and others. A run that is over
 /// answers nothing: requests fail with `caf::sec::request_receiver_down`.

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "troupe/actors/protocol/messages.hpp"
+#include "troupe/runtime/each_field.hpp"
 #include "troupe/runtime/hosts/agent_facts.hpp"
 #include "troupe/runtime/process/rank_snapshot.hpp"
 
@@ -30,14 +31,8 @@ struct start_ranks {
   std::optional<link_papers> papers; ///< Unset: the run has one host.
 };
 
-template <class Inspector>
-bool inspect(Inspector& f, start_ranks& x) {
-  return f.object(x).fields(
-    f.field("attempt", x.attempt), f.field("ranks", x.ranks),
-    f.field("resume", x.resume), f.field("loop", x.loop),
-    f.field("holds_calls", x.holds_calls), f.field("token", x.token),
-    f.field("environment", x.environment), f.field("papers", x.papers));
-}
+TROUPE_INSPECT(start_ranks, attempt, ranks, resume, loop, holds_calls, token,
+               environment, papers)
 
 /// Asks the ranks of this host to leave their loops: aborts their shared
 /// memory, answers what they wait for with *reason*, and takes no more calls.
@@ -46,32 +41,21 @@ struct end_ranks {
   error reason;
 };
 
-template <class Inspector>
-bool inspect(Inspector& f, end_ranks& x) {
-  return f.object(x).fields(f.field("attempt", x.attempt),
-                            f.field("reason", x.reason));
-}
+TROUPE_INSPECT(end_ranks, attempt, reason)
 
 struct kill_rank {
   std::uint64_t attempt = 0;
   int rank = 0;
 };
 
-template <class Inspector>
-bool inspect(Inspector& f, kill_rank& x) {
-  return f.object(x).fields(f.field("attempt", x.attempt),
-                            f.field("rank", x.rank));
-}
+TROUPE_INSPECT(kill_rank, attempt, rank)
 
 /// Every rank of the attempt is gone or given up.
 struct attempt_over {
   std::uint64_t attempt = 0;
 };
 
-template <class Inspector>
-bool inspect(Inspector& f, attempt_over& x) {
-  return f.object(x).fields(f.field("attempt", x.attempt));
-}
+TROUPE_INSPECT(attempt_over, attempt)
 
 /// The answer to report `answer.index` of every rank.
 struct reports_answered {
@@ -80,12 +64,7 @@ struct reports_answered {
   error reason; ///< Why the report was not committed; `ec::none`: it was.
 };
 
-template <class Inspector>
-bool inspect(Inspector& f, reports_answered& x) {
-  return f.object(x).fields(f.field("attempt", x.attempt),
-                            f.field("answer", x.answer),
-                            f.field("reason", x.reason));
-}
+TROUPE_INSPECT(reports_answered, attempt, answer, reason)
 
 /// The answer to the barrier or broadcast in which all ranks are.
 struct barrier_answered {
@@ -94,12 +73,7 @@ struct barrier_answered {
   error reason; ///< Why rank 0 broadcast nothing; `ec::none`: it did.
 };
 
-template <class Inspector>
-bool inspect(Inspector& f, barrier_answered& x) {
-  return f.object(x).fields(f.field("attempt", x.attempt),
-                            f.field("answer", x.answer),
-                            f.field("reason", x.reason));
-}
+TROUPE_INSPECT(barrier_answered, attempt, answer, reason)
 
 /// The answer to a call of *rank* that no rank may make.
 struct call_refused {
@@ -109,12 +83,7 @@ struct call_refused {
   error reason;
 };
 
-template <class Inspector>
-bool inspect(Inspector& f, call_refused& x) {
-  return f.object(x).fields(
-    f.field("attempt", x.attempt), f.field("rank", x.rank),
-    f.field("report", x.report), f.field("reason", x.reason));
-}
+TROUPE_INSPECT(call_refused, attempt, rank, report, reason)
 
 /// Asks what the ranks of this host show. Their calls so far are passed on
 /// before the answer.
@@ -123,11 +92,7 @@ struct look_at_ranks {
   std::vector<int> examined; ///< Ranks whose vitals are looked up, too.
 };
 
-template <class Inspector>
-bool inspect(Inspector& f, look_at_ranks& x) {
-  return f.object(x).fields(f.field("attempt", x.attempt),
-                            f.field("examined", x.examined));
-}
+TROUPE_INSPECT(look_at_ranks, attempt, examined)
 
 struct host_snapshots {
   std::uint64_t attempt = 0;
@@ -135,12 +100,7 @@ struct host_snapshots {
   std::uint64_t stale_messages = 0; ///< As in `group_status`.
 };
 
-template <class Inspector>
-bool inspect(Inspector& f, host_snapshots& x) {
-  return f.object(x).fields(f.field("attempt", x.attempt),
-                            f.field("ranks", x.ranks),
-                            f.field("stale_messages", x.stale_messages));
-}
+TROUPE_INSPECT(host_snapshots, attempt, ranks, stale_messages)
 
 /// Asks *ranks* to write the stacks of their threads.
 struct show_stacks {
@@ -148,11 +108,7 @@ struct show_stacks {
   std::vector<int> ranks;
 };
 
-template <class Inspector>
-bool inspect(Inspector& f, show_stacks& x) {
-  return f.object(x).fields(f.field("attempt", x.attempt),
-                            f.field("ranks", x.ranks));
-}
+TROUPE_INSPECT(show_stacks, attempt, ranks)
 
 /// *ranks* write the stacks of their threads.
 struct stacks_shown {
@@ -160,11 +116,7 @@ struct stacks_shown {
   std::vector<int> ranks;
 };
 
-template <class Inspector>
-bool inspect(Inspector& f, stacks_shown& x) {
-  return f.object(x).fields(f.field("attempt", x.attempt),
-                            f.field("ranks", x.ranks));
-}
+TROUPE_INSPECT(stacks_shown, attempt, ranks)
 
 // -- how a host joins ---------------------------------------------------------
 
@@ -174,10 +126,7 @@ struct agent_hello {
   agent_facts facts;
 };
 
-template <class Inspector>
-bool inspect(Inspector& f, agent_hello& x) {
-  return f.object(x).fields(f.field("facts", x.facts));
-}
+TROUPE_INSPECT(agent_hello, facts)
 
 /// What an agent needs to start ranks on its host.
 struct host_accepted {
@@ -187,13 +136,7 @@ struct host_accepted {
   std::string network_interface; ///< `scaling_config::network_interface`.
 };
 
-template <class Inspector>
-bool inspect(Inspector& f, host_accepted& x) {
-  return f.object(x).fields(f.field("node_rank", x.node_rank),
-                            f.field("run_path", x.run_path),
-                            f.field("token", x.token),
-                            f.field("network_interface", x.network_interface));
-}
+TROUPE_INSPECT(host_accepted, node_rank, run_path, token, network_interface)
 
 /// The agent has checked its host with what it got, and waits for ranks unless
 /// it has found a problem.
@@ -204,12 +147,7 @@ struct host_checked {
   std::string address; ///< On the interface that was asked for, if one was.
 };
 
-template <class Inspector>
-bool inspect(Inspector& f, host_checked& x) {
-  return f.object(x).fields(
-    f.field("node_rank", x.node_rank), f.field("incarnation", x.incarnation),
-    f.field("problem", x.problem), f.field("address", x.address));
-}
+TROUPE_INSPECT(host_checked, node_rank, incarnation, problem, address)
 
 /// The agent of another host lives. Sent once a second, each after the answer
 /// to the one before: a driver that stands still gets one.
@@ -218,11 +156,7 @@ struct host_tick {
   std::uint64_t incarnation = 0;
 };
 
-template <class Inspector>
-bool inspect(Inspector& f, host_tick& x) {
-  return f.object(x).fields(f.field("node_rank", x.node_rank),
-                            f.field("incarnation", x.incarnation));
-}
+TROUPE_INSPECT(host_tick, node_rank, incarnation)
 
 /// The host of this agent is about to leave, as to be preempted.
 struct host_notice {
@@ -232,22 +166,14 @@ struct host_notice {
   std::int64_t grace_ms = -1; ///< Until it is gone; -1: unknown.
 };
 
-template <class Inspector>
-bool inspect(Inspector& f, host_notice& x) {
-  return f.object(x).fields(
-    f.field("node_rank", x.node_rank), f.field("incarnation", x.incarnation),
-    f.field("reason", x.reason), f.field("grace_ms", x.grace_ms));
-}
+TROUPE_INSPECT(host_notice, node_rank, incarnation, reason, grace_ms)
 
 /// The launcher of an agent has passed the ticket on. From this process.
 struct agent_launched {
   std::uint64_t launch = 0; ///< As in `launch_agent`.
 };
 
-template <class Inspector>
-bool inspect(Inspector& f, agent_launched& x) {
-  return f.object(x).fields(f.field("launch", x.launch));
-}
+TROUPE_INSPECT(agent_launched, launch)
 
 /// It has ended, or could not start. From this process.
 struct launcher_ended {
@@ -256,12 +182,7 @@ struct launcher_ended {
   bool may_help = true; ///< Another launch.
 };
 
-template <class Inspector>
-bool inspect(Inspector& f, launcher_ended& x) {
-  return f.object(x).fields(f.field("launch", x.launch),
-                            f.field("words", x.words),
-                            f.field("may_help", x.may_help));
-}
+TROUPE_INSPECT(launcher_ended, launch, words, may_help)
 
 // -- to the worker group ------------------------------------------------------
 
@@ -274,12 +195,7 @@ struct rank_ready {
   std::string host;
 };
 
-template <class Inspector>
-bool inspect(Inspector& f, rank_ready& x) {
-  return f.object(x).fields(f.field("attempt", x.attempt),
-                            f.field("rank", x.rank), f.field("pid", x.pid),
-                            f.field("host", x.host));
-}
+TROUPE_INSPECT(rank_ready, attempt, rank, pid, host)
 
 /// What a rank called, when, and for how long it had waited in collectives by
 /// then (`rank_snapshot::waited`).
@@ -289,11 +205,7 @@ struct host_call {
   std::variant<report, join_barrier, reports_awaited> what;
 };
 
-template <class Inspector>
-bool inspect(Inspector& f, host_call& x) {
-  return f.object(x).fields(f.field("at", x.at), f.field("waited", x.waited),
-                            f.field("what", x.what));
-}
+TROUPE_INSPECT(host_call, at, waited, what)
 
 /// Calls of the ranks of a host, in order of arrival.
 struct host_calls {
@@ -301,11 +213,7 @@ struct host_calls {
   std::vector<host_call> calls;
 };
 
-template <class Inspector>
-bool inspect(Inspector& f, host_calls& x) {
-  return f.object(x).fields(f.field("attempt", x.attempt),
-                            f.field("calls", x.calls));
-}
+TROUPE_INSPECT(host_calls, attempt, calls)
 
 /// The loop of a rank ended; *ranks*: what all of its host show in memory.
 struct rank_loop_ended {
@@ -317,12 +225,7 @@ struct rank_loop_ended {
   std::vector<rank_snapshot> ranks;
 };
 
-template <class Inspector>
-bool inspect(Inspector& f, rank_loop_ended& x) {
-  return f.object(x).fields(
-    f.field("attempt", x.attempt), f.field("loop", x.loop),
-    f.field("was_in_call", x.was_in_call), f.field("ranks", x.ranks));
-}
+TROUPE_INSPECT(rank_loop_ended, attempt, loop, was_in_call, ranks)
 
 /// The connection to *rank*, which had not said goodbye, broke.
 struct rank_disconnected {
@@ -330,10 +233,6 @@ struct rank_disconnected {
   int rank = 0;
 };
 
-template <class Inspector>
-bool inspect(Inspector& f, rank_disconnected& x) {
-  return f.object(x).fields(f.field("attempt", x.attempt),
-                            f.field("rank", x.rank));
-}
+TROUPE_INSPECT(rank_disconnected, attempt, rank)
 
 } // namespace troupe::internal

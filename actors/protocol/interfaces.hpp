@@ -67,8 +67,8 @@ using worker_group_actor = caf::typed_actor<
   caf::result<void>(preempt_attempt),
   // Anyone asks how the ranks are; answers once their hosts have.
   caf::result<group_status>(get_status),
-  // The process of another host's agent, which comes along, asks for a place.
-  // An error says why there is none.
+  // The process of another host's agent asks for a place; its agent travels
+  // with the message. An error says why there is none.
   caf::result<host_accepted>(agent_hello, caf::strong_actor_ptr),
   // It has checked its host; answers once the agent counts.
   caf::result<void>(host_checked),

@@ -9,6 +9,7 @@
 #include <caf/typed_actor.hpp>
 
 #include "troupe/actors/protocol/shared_bytes.hpp"
+#include "troupe/runtime/each_field.hpp"
 #include "troupe/runtime/error.hpp"
 
 // How messages of the user's own reach the loops of ranks: through the MAILBOX
@@ -20,10 +21,7 @@ namespace troupe {
 /// Lets an actor, which travels with it, follow the mailboxes of the ranks.
 struct follow_ranks {};
 
-template <class Inspector>
-bool inspect(Inspector& f, follow_ranks& x) {
-  return f.object(x).fields();
-}
+TROUPE_INSPECT(follow_ranks)
 
 /// The ranks that take messages now, by rank. Sent whenever a rank has opened
 /// its mailbox or has left; without ranks when the attempt is over.
@@ -38,12 +36,7 @@ struct ranks_changed {
   }
 };
 
-template <class Inspector>
-bool inspect(Inspector& f, ranks_changed& x) {
-  return f.object(x).fields(f.field("attempt", x.attempt),
-                            f.field("world_size", x.world_size),
-                            f.field("ranks", x.ranks));
-}
+TROUPE_INSPECT(ranks_changed, attempt, world_size, ranks)
 
 /// An actor that sends messages to ranks, and so follows who they are.
 using rank_observer_actor = caf::typed_actor<caf::result<void>(ranks_changed)>;
@@ -58,12 +51,7 @@ struct open_mailbox {
   std::uint64_t capacity = 1; ///< Messages that may wait for its loop.
 };
 
-template <class Inspector>
-bool inspect(Inspector& f, open_mailbox& x) {
-  return f.object(x).fields(
-    f.field("attempt", x.attempt), f.field("rank", x.rank),
-    f.field("node_rank", x.node_rank), f.field("capacity", x.capacity));
-}
+TROUPE_INSPECT(open_mailbox, attempt, rank, node_rank, capacity)
 
 /// A message of a user, on its way to the loop.
 struct mail {
@@ -96,21 +84,14 @@ struct mail_answer {
   caf::message body;
 };
 
-template <class Inspector>
-bool inspect(Inspector& f, mail_answer& x) {
-  return f.object(x).fields(f.field("id", x.id), f.field("refusal", x.refusal),
-                            f.field("body", x.body));
-}
+TROUPE_INSPECT(mail_answer, id, refusal, body)
 
 /// The loop has taken that many messages since the last time.
 struct mail_taken {
   std::uint64_t messages = 0;
 };
 
-template <class Inspector>
-bool inspect(Inspector& f, mail_taken& x) {
-  return f.object(x).fields(f.field("messages", x.messages));
-}
+TROUPE_INSPECT(mail_taken, messages)
 
 /// So many messages that wanted no answer were dropped so far, for want of
 /// room.
@@ -118,10 +99,7 @@ struct mail_dropped {
   std::uint64_t messages = 0;
 };
 
-template <class Inspector>
-bool inspect(Inspector& f, mail_dropped& x) {
-  return f.object(x).fields(f.field("messages", x.messages));
-}
+TROUPE_INSPECT(mail_dropped, messages)
 
 /// The POSTBOX actor: takes messages in a rank and puts them in order for its
 /// loop.

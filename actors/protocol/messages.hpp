@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "troupe/runtime/checkpoint/kept_checkpoint.hpp"
+#include "troupe/runtime/each_field.hpp"
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/hosts/link_papers.hpp"
 #include "troupe/runtime/process/function_address.hpp"
@@ -39,12 +40,7 @@ struct start_attempt {
   std::uint64_t first_report = 0;   ///< Index of the attempt's first report.
 };
 
-template <class Inspector>
-bool inspect(Inspector& f, start_attempt& x) {
-  return f.object(x).fields(f.field("attempt", x.attempt),
-                            f.field("resume", x.resume),
-                            f.field("first_report", x.first_report));
-}
+TROUPE_INSPECT(start_attempt, attempt, resume, first_report)
 
 /// Ends the ranks of *attempt*: asks them to leave their loops, kills the ones
 /// that have not left after *grace_ms*.
@@ -54,12 +50,7 @@ struct stop_attempt {
   std::int64_t grace_ms = 0;
 };
 
-template <class Inspector>
-bool inspect(Inspector& f, stop_attempt& x) {
-  return f.object(x).fields(f.field("attempt", x.attempt),
-                            f.field("reason", x.reason),
-                            f.field("grace_ms", x.grace_ms));
-}
+TROUPE_INSPECT(stop_attempt, attempt, reason, grace_ms)
 
 /// Asks the ranks of *attempt* to leave their loops by *deadline_ms* (Unix
 /// time): they learn of it with one of their next reports, all with the same. A
@@ -70,12 +61,7 @@ struct preempt_attempt {
   std::int64_t deadline_ms = 0;
 };
 
-template <class Inspector>
-bool inspect(Inspector& f, preempt_attempt& x) {
-  return f.object(x).fields(f.field("attempt", x.attempt),
-                            f.field("reason", x.reason),
-                            f.field("deadline_ms", x.deadline_ms));
-}
+TROUPE_INSPECT(preempt_attempt, attempt, reason, deadline_ms)
 
 /// Every rank runs its loop.
 struct attempt_started {
@@ -83,11 +69,7 @@ struct attempt_started {
   int world_size = 0;
 };
 
-template <class Inspector>
-bool inspect(Inspector& f, attempt_started& x) {
-  return f.object(x).fields(f.field("attempt", x.attempt),
-                            f.field("world_size", x.world_size));
-}
+TROUPE_INSPECT(attempt_started, attempt, world_size)
 
 /// Every rank has returned from its loop, or has left it because of
 /// `stop_attempt`, and has ended.
@@ -99,12 +81,7 @@ struct attempt_ended {
   std::string left_for;
 };
 
-template <class Inspector>
-bool inspect(Inspector& f, attempt_ended& x) {
-  return f.object(x).fields(
-    f.field("attempt", x.attempt), f.field("stopped", x.stopped),
-    f.field("preempted", x.preempted), f.field("left_for", x.left_for));
-}
+TROUPE_INSPECT(attempt_ended, attempt, stopped, preempted, left_for)
 
 /// At least one rank failed; every rank has ended.
 struct attempt_failed {
@@ -117,13 +94,8 @@ struct attempt_failed {
   std::string left_for;
 };
 
-template <class Inspector>
-bool inspect(Inspector& f, attempt_failed& x) {
-  return f.object(x).fields(
-    f.field("attempt", x.attempt), f.field("started", x.started),
-    f.field("reason", x.reason), f.field("ranks", x.ranks),
-    f.field("is_final", x.is_final), f.field("left_for", x.left_for));
-}
+TROUPE_INSPECT(attempt_failed, attempt, started, reason, ranks, is_final,
+               left_for)
 
 /// A warning about the attempt, e.g. ranks that keep others waiting.
 struct attempt_warning {
@@ -132,11 +104,7 @@ struct attempt_warning {
   bool waits = false; ///< Ranks wait, until a warning says otherwise.
 };
 
-template <class Inspector>
-bool inspect(Inspector& f, attempt_warning& x) {
-  return f.object(x).fields(f.field("attempt", x.attempt),
-                            f.field("text", x.text), f.field("waits", x.waits));
-}
+TROUPE_INSPECT(attempt_warning, attempt, text, waits)
 
 /// Rank 0 is further in its pass over a data loader, or has ended it.
 struct epoch_advanced {
@@ -144,11 +112,7 @@ struct epoch_advanced {
   std::optional<epoch_progress> progress;
 };
 
-template <class Inspector>
-bool inspect(Inspector& f, epoch_advanced& x) {
-  return f.object(x).fields(f.field("attempt", x.attempt),
-                            f.field("progress", x.progress));
-}
+TROUPE_INSPECT(epoch_advanced, attempt, progress)
 
 /// The report of every rank has arrived: store the batch. The driver forwards
 /// batches with a checkpoint to the committer. Both answer `report_committed`.
@@ -157,14 +121,9 @@ struct commit_batch {
   report_batch batch;
 };
 
-template <class Inspector>
-bool inspect(Inspector& f, commit_batch& x) {
-  return f.object(x).fields(f.field("attempt", x.attempt),
-                            f.field("batch", x.batch));
-}
+TROUPE_INSPECT(commit_batch, attempt, batch)
 
-// -- host agent and rank
-// --------------------------------------------------------
+// -- host agent and rank ------------------------------------------------------
 
 /// Where a rank finds the user's hooks.
 struct hook_spec {
@@ -173,12 +132,7 @@ struct hook_spec {
   std::optional<function_address> on_report;
 };
 
-template <class Inspector>
-bool inspect(Inspector& f, hook_spec& x) {
-  return f.object(x).fields(f.field("before_loop", x.before_loop),
-                            f.field("after_loop", x.after_loop),
-                            f.field("on_report", x.on_report));
-}
+TROUPE_INSPECT(hook_spec, before_loop, after_loop, on_report)
 
 /// What a rank needs to find its train loop: the function that calls the loop,
 /// the loop, the loop's config as cereal wrote it, and its hooks.
@@ -189,12 +143,7 @@ struct loop_spec {
   hook_spec hooks;
 };
 
-template <class Inspector>
-bool inspect(Inspector& f, loop_spec& x) {
-  return f.object(x).fields(f.field("entry", x.entry), f.field("loop", x.loop),
-                            f.field("config", x.config),
-                            f.field("hooks", x.hooks));
-}
+TROUPE_INSPECT(loop_spec, entry, loop, config, hooks)
 
 /// Runs the loop; the answer to `trainer_ready`.
 struct start_loop {
@@ -204,12 +153,7 @@ struct start_loop {
   std::optional<link_papers> papers; ///< For the first rank of a host.
 };
 
-template <class Inspector>
-bool inspect(Inspector& f, start_loop& x) {
-  return f.object(x).fields(
-    f.field("facts", x.facts), f.field("resume", x.resume),
-    f.field("loop", x.loop), f.field("papers", x.papers));
-}
+TROUPE_INSPECT(start_loop, facts, resume, loop, papers)
 
 /// A rank is up. Travels with the handle of its trainer.
 struct trainer_ready {
@@ -219,12 +163,7 @@ struct trainer_ready {
   std::string host;
 };
 
-template <class Inspector>
-bool inspect(Inspector& f, trainer_ready& x) {
-  return f.object(x).fields(f.field("attempt", x.attempt),
-                            f.field("rank", x.rank), f.field("pid", x.pid),
-                            f.field("host", x.host));
-}
+TROUPE_INSPECT(trainer_ready, attempt, rank, pid, host)
 
 /// Leave the loop: the run is to stop (`ec::stopped`) or a peer has failed.
 struct stop_loop {
@@ -232,11 +171,7 @@ struct stop_loop {
   error reason;
 };
 
-template <class Inspector>
-bool inspect(Inspector& f, stop_loop& x) {
-  return f.object(x).fields(f.field("attempt", x.attempt),
-                            f.field("reason", x.reason));
-}
+TROUPE_INSPECT(stop_loop, attempt, reason)
 
 /// The loop of *rank* returned, or failed for *reason*.
 struct loop_ended {
@@ -246,12 +181,7 @@ struct loop_ended {
   bool stopped = false; ///< It left because it was asked to.
 };
 
-template <class Inspector>
-bool inspect(Inspector& f, loop_ended& x) {
-  return f.object(x).fields(
-    f.field("attempt", x.attempt), f.field("rank", x.rank),
-    f.field("reason", x.reason), f.field("stopped", x.stopped));
-}
+TROUPE_INSPECT(loop_ended, attempt, rank, reason, stopped)
 
 /// Report of one rank; answered by `report_committed` once all are stored.
 struct report {
@@ -260,12 +190,7 @@ struct report {
   bool waits = true; ///< false: only while `max_reports_ahead` are under way.
 };
 
-template <class Inspector>
-bool inspect(Inspector& f, report& x) {
-  return f.object(x).fields(f.field("attempt", x.attempt),
-                            f.field("value", x.value),
-                            f.field("waits", x.waits));
-}
+TROUPE_INSPECT(report, attempt, value, waits)
 
 /// Every rank is to leave its loop once its report *index* has returned.
 struct stop_notice {
@@ -275,12 +200,7 @@ struct stop_notice {
   stop_info::kind_type kind = stop_info::kind_type::preempted;
 };
 
-template <class Inspector>
-bool inspect(Inspector& f, stop_notice& x) {
-  return f.object(x).fields(
-    f.field("index", x.index), f.field("reason", x.reason),
-    f.field("deadline_ms", x.deadline_ms), f.field("kind", x.kind));
-}
+TROUPE_INSPECT(stop_notice, index, reason, deadline_ms, kind)
 
 /// Report *index* of every rank is durable.
 struct report_committed {
@@ -291,12 +211,7 @@ struct report_committed {
   std::optional<stop_notice> stop;
 };
 
-template <class Inspector>
-bool inspect(Inspector& f, report_committed& x) {
-  return f.object(x).fields(f.field("index", x.index),
-                            f.field("checkpoint", x.checkpoint),
-                            f.field("stop", x.stop));
-}
+TROUPE_INSPECT(report_committed, index, checkpoint, stop)
 
 /// *rank* waits until all of its reports are stored.
 struct reports_awaited {
@@ -304,11 +219,7 @@ struct reports_awaited {
   int rank = 0;
 };
 
-template <class Inspector>
-bool inspect(Inspector& f, reports_awaited& x) {
-  return f.object(x).fields(f.field("attempt", x.attempt),
-                            f.field("rank", x.rank));
-}
+TROUPE_INSPECT(reports_awaited, attempt, rank)
 
 /// Rank waits at its collective *sequence*: a barrier, or a broadcast of rank
 /// 0's *payload*.
@@ -321,23 +232,15 @@ struct join_barrier {
   error refusal; ///< Why rank 0 has no payload: every rank gets this error.
 };
 
-template <class Inspector>
-bool inspect(Inspector& f, join_barrier& x) {
-  return f.object(x).fields(
-    f.field("attempt", x.attempt), f.field("rank", x.rank),
-    f.field("sequence", x.sequence), f.field("broadcast", x.broadcast),
-    f.field("payload", x.payload), f.field("refusal", x.refusal));
-}
+TROUPE_INSPECT(join_barrier, attempt, rank, sequence, broadcast, payload,
+               refusal)
 
 /// Every rank has arrived; *payload* is rank 0's.
 struct barrier_released {
   std::string payload;
 };
 
-template <class Inspector>
-bool inspect(Inspector& f, barrier_released& x) {
-  return f.object(x).fields(f.field("payload", x.payload));
-}
+TROUPE_INSPECT(barrier_released, payload)
 
 /// An event that a rank's loop logged, for the journal. In order with the
 /// reports of the same rank.
@@ -346,11 +249,7 @@ struct log_event {
   loop_event event;
 };
 
-template <class Inspector>
-bool inspect(Inspector& f, log_event& x) {
-  return f.object(x).fields(f.field("attempt", x.attempt),
-                            f.field("event", x.event));
-}
+TROUPE_INSPECT(log_event, attempt, event)
 
 /// Asks for the committed checkpoints that were not evicted, oldest first, from
 /// report index *first* on. Carries no attempt: it changes nothing.
@@ -359,10 +258,7 @@ struct get_checkpoints {
   std::string name; ///< Of the requested one; empty: all.
 };
 
-template <class Inspector>
-bool inspect(Inspector& f, get_checkpoints& x) {
-  return f.object(x).fields(f.field("first", x.first), f.field("name", x.name));
-}
+TROUPE_INSPECT(get_checkpoints, first, name)
 
 /// As many as fit a message of moderate size.
 struct checkpoint_list {
@@ -370,11 +266,7 @@ struct checkpoint_list {
   bool more = false; ///< Ask again, from the index after the last one.
 };
 
-template <class Inspector>
-bool inspect(Inspector& f, checkpoint_list& x) {
-  return f.object(x).fields(f.field("entries", x.entries),
-                            f.field("more", x.more));
-}
+TROUPE_INSPECT(checkpoint_list, entries, more)
 
 // -- launcher, host agent and worker group
 
@@ -385,11 +277,7 @@ struct rank_launched {
   int pid = 0;
 };
 
-template <class Inspector>
-bool inspect(Inspector& f, rank_launched& x) {
-  return f.object(x).fields(f.field("attempt", x.attempt),
-                            f.field("rank", x.rank), f.field("pid", x.pid));
-}
+TROUPE_INSPECT(rank_launched, attempt, rank, pid)
 
 /// The process or thread of *rank* has ended; for a process with its cause.
 struct rank_exited {
@@ -400,12 +288,7 @@ struct rank_exited {
   bool ended_before = false;
 };
 
-template <class Inspector>
-bool inspect(Inspector& f, rank_exited& x) {
-  return f.object(x).fields(f.field("attempt", x.attempt),
-                            f.field("rank", x.rank), f.field("cause", x.cause),
-                            f.field("ended_before", x.ended_before));
-}
+TROUPE_INSPECT(rank_exited, attempt, rank, cause, ended_before)
 
 /// *rank* could not be launched.
 struct rank_launch_failed {
@@ -414,22 +297,14 @@ struct rank_launch_failed {
   error reason;
 };
 
-template <class Inspector>
-bool inspect(Inspector& f, rank_launch_failed& x) {
-  return f.object(x).fields(f.field("attempt", x.attempt),
-                            f.field("rank", x.rank),
-                            f.field("reason", x.reason));
-}
+TROUPE_INSPECT(rank_launch_failed, attempt, rank, reason)
 
 // -- driver and committer
 
 /// Makes a new fencing number durable.
 struct begin_attempt {};
 
-template <class Inspector>
-bool inspect(Inspector& f, begin_attempt& x) {
-  return f.object(x).fields();
-}
+TROUPE_INSPECT(begin_attempt)
 
 /// Stores how the run ended; answered without a value once that is durable.
 struct finish_run {
@@ -437,21 +312,14 @@ struct finish_run {
   std::optional<run_error> reason;
 };
 
-template <class Inspector>
-bool inspect(Inspector& f, finish_run& x) {
-  return f.object(x).fields(f.field("status", x.status),
-                            f.field("reason", x.reason));
-}
+TROUPE_INSPECT(finish_run, status, reason)
 
 // -- anyone and driver
 
 /// Starts the run; sent once by the one that spawned the driver.
 struct start_run {};
 
-template <class Inspector>
-bool inspect(Inspector& f, start_run& x) {
-  return f.object(x).fields();
-}
+TROUPE_INSPECT(start_run)
 
 // -- from the run's store to the driver
 
@@ -461,9 +329,6 @@ struct storage_lost {
   error reason;
 };
 
-template <class Inspector>
-bool inspect(Inspector& f, storage_lost& x) {
-  return f.object(x).fields(f.field("reason", x.reason));
-}
+TROUPE_INSPECT(storage_lost, reason)
 
 } // namespace troupe::internal

@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "troupe/runtime/each_field.hpp"
+
 // What a rank asks the rendezvous store of its worker group. Requests of
 // another attempt are refused.
 
@@ -15,11 +17,7 @@ struct store_set {
   std::string value;
 };
 
-template <class Inspector>
-bool inspect(Inspector& f, store_set& x) {
-  return f.object(x).fields(f.field("attempt", x.attempt),
-                            f.field("key", x.key), f.field("value", x.value));
-}
+TROUPE_INSPECT(store_set, attempt, key, value)
 
 /// Answered once *key* exists.
 struct store_get {
@@ -27,11 +25,7 @@ struct store_get {
   std::string key;
 };
 
-template <class Inspector>
-bool inspect(Inspector& f, store_get& x) {
-  return f.object(x).fields(f.field("attempt", x.attempt),
-                            f.field("key", x.key));
-}
+TROUPE_INSPECT(store_get, attempt, key)
 
 struct store_add {
   std::uint64_t attempt = 0;
@@ -39,11 +33,7 @@ struct store_add {
   std::int64_t amount = 0;
 };
 
-template <class Inspector>
-bool inspect(Inspector& f, store_add& x) {
-  return f.object(x).fields(f.field("attempt", x.attempt),
-                            f.field("key", x.key), f.field("amount", x.amount));
-}
+TROUPE_INSPECT(store_add, attempt, key, amount)
 
 /// Whether all *keys* exist now.
 struct store_check {
@@ -51,11 +41,7 @@ struct store_check {
   std::vector<std::string> keys;
 };
 
-template <class Inspector>
-bool inspect(Inspector& f, store_check& x) {
-  return f.object(x).fields(f.field("attempt", x.attempt),
-                            f.field("keys", x.keys));
-}
+TROUPE_INSPECT(store_check, attempt, keys)
 
 /// Answered once all *keys* exist.
 struct store_wait {
@@ -63,31 +49,20 @@ struct store_wait {
   std::vector<std::string> keys;
 };
 
-template <class Inspector>
-bool inspect(Inspector& f, store_wait& x) {
-  return f.object(x).fields(f.field("attempt", x.attempt),
-                            f.field("keys", x.keys));
-}
+TROUPE_INSPECT(store_wait, attempt, keys)
 
 struct store_erase {
   std::uint64_t attempt = 0;
   std::string key;
 };
 
-template <class Inspector>
-bool inspect(Inspector& f, store_erase& x) {
-  return f.object(x).fields(f.field("attempt", x.attempt),
-                            f.field("key", x.key));
-}
+TROUPE_INSPECT(store_erase, attempt, key)
 
 struct store_size {
   std::uint64_t attempt = 0;
 };
 
-template <class Inspector>
-bool inspect(Inspector& f, store_size& x) {
-  return f.object(x).fields(f.field("attempt", x.attempt));
-}
+TROUPE_INSPECT(store_size, attempt)
 
 struct store_compare_set {
   std::uint64_t attempt = 0;
@@ -96,11 +71,6 @@ struct store_compare_set {
   std::string desired;
 };
 
-template <class Inspector>
-bool inspect(Inspector& f, store_compare_set& x) {
-  return f.object(x).fields(
-    f.field("attempt", x.attempt), f.field("key", x.key),
-    f.field("expected_value", x.expected_value), f.field("desired", x.desired));
-}
+TROUPE_INSPECT(store_compare_set, attempt, key, expected_value, desired)
 
 } // namespace troupe::internal

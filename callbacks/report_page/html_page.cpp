@@ -9,7 +9,7 @@ namespace troupe::internal {
 namespace {
 
 // The policy forbids every request, and every script but the page's own: should
-// a text ever become markup, it can neither run nor call anybody.
+// a text ever become markup, it can neither run nor send anything.
 constexpr std::string_view page_head =
   R"(<!DOCTYPE html>
 <html lang="en">

@@ -30,7 +30,7 @@ constexpr std::size_t max_log_bytes = 32 * 1024;      // of one rank
 constexpr std::size_t max_all_log_bytes = 512 * 1024; // of all together
 constexpr std::size_t max_log_lines = 200;
 
-// A text that is no JSON object is shown as it is.
+// A text that is not a JSON object is shown as it is.
 run_facts::name_values flat_config(const std::string& text) {
   run_facts::name_values result;
   for (auto& [name, value] : config_values(text)) {

@@ -67,7 +67,7 @@ const char* type_name(const document& x) {
                          : "JSON";
 }
 
-/// *text* as a value like *like*; null if it is none.
+/// *text* as a value like *like*; null if it is not one.
 document parsed(const std::string& text, const document& like) {
   if (like.is_string())
     return text;

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "troupe/runtime/each_field.hpp"
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/fs.hpp"
 #include "troupe/runtime/metrics/metrics.hpp"
@@ -28,11 +29,7 @@ struct file_entry {
   bool operator==(const file_entry&) const = default;
 };
 
-template <class Inspector>
-bool inspect(Inspector& f, file_entry& x) {
-  return f.object(x).fields(f.field("path", x.path), f.field("size", x.size),
-                            f.field("checksum", x.checksum));
-}
+TROUPE_INSPECT(file_entry, path, size, checksum)
 
 /// The files that one rank added to a checkpoint. They are in the staging
 /// folder of that checkpoint, fsynced.
@@ -46,11 +43,7 @@ struct checkpoint_part {
   bool operator==(const checkpoint_part&) const = default;
 };
 
-template <class Inspector>
-bool inspect(Inspector& f, checkpoint_part& x) {
-  return f.object(x).fields(f.field("name", x.name), f.field("files", x.files),
-                            f.field("listed", x.listed));
-}
+TROUPE_INSPECT(checkpoint_part, name, files, listed)
 
 /// Names a folder that contains a checkpoint; holds no data itself.
 class checkpoint {
@@ -133,11 +126,6 @@ struct reported_checkpoint {
   bool operator==(const reported_checkpoint&) const = default;
 };
 
-template <class Inspector>
-bool inspect(Inspector& f, reported_checkpoint& x) {
-  return f.object(x).fields(
-    f.field("data", x.data), f.field("values", x.values),
-    f.field("index", x.index), f.field("attempt", x.attempt));
-}
+TROUPE_INSPECT(reported_checkpoint, data, values, index, attempt)
 
 } // namespace troupe

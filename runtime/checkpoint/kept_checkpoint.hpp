@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "troupe/runtime/checkpoint/checkpoint.hpp"
+#include "troupe/runtime/each_field.hpp"
 #include "troupe/runtime/metrics/packed_metrics.hpp"
 
 namespace troupe::internal {
@@ -24,11 +25,6 @@ struct kept_checkpoint {
   bool operator==(const kept_checkpoint&) const = default;
 };
 
-template <class Inspector>
-bool inspect(Inspector& f, kept_checkpoint& x) {
-  return f.object(x).fields(
-    f.field("data", x.data), f.field("values", x.values),
-    f.field("index", x.index), f.field("attempt", x.attempt));
-}
+TROUPE_INSPECT(kept_checkpoint, data, values, index, attempt)
 
 } // namespace troupe::internal

@@ -21,8 +21,8 @@ struct stop_threshold {
 /// `result::stop_reason` says why. Judged with every report, of which it is the
 /// last one unless the loop asks `stop_requested()`.
 struct stop_config {
-  /// Any of them ends the run. A value that is no number, or NaN, does not. If
-  /// no report has a metric, the console and the journal say so at the end.
+  /// Any of them ends the run. A value that is not a number, or NaN, does not.
+  /// If no report has a metric, the console and the journal say so at the end.
   std::vector<stop_threshold> metrics;
   /// Reports of the whole run, restarts included.
   std::optional<std::uint64_t> reports;

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <string>
 
+#include "troupe/runtime/each_field.hpp"
+
 namespace troupe::internal {
 
 /// What the agent of a host says about itself and its host.
@@ -24,16 +26,8 @@ struct agent_facts {
   std::uint64_t launch = 0;
 };
 
-template <class Inspector>
-bool inspect(Inspector& f, agent_facts& x) {
-  return f.object(x).fields(
-    f.field("incarnation", x.incarnation), f.field("host", x.host),
-    f.field("address", x.address), f.field("driver_address", x.driver_address),
-    f.field("cores", x.cores), f.field("memory", x.memory),
-    f.field("shared_memory", x.shared_memory), f.field("build_id", x.build_id),
-    f.field("version", x.version), f.field("clock_ms", x.clock_ms),
-    f.field("pid", x.pid), f.field("launch", x.launch));
-}
+TROUPE_INSPECT(agent_facts, incarnation, host, address, driver_address, cores,
+               memory, shared_memory, build_id, version, clock_ms, pid, launch)
 
 /// *x* as in `clock_ms`.
 std::int64_t clock_in_ms(std::chrono::system_clock::time_point x);

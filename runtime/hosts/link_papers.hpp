@@ -2,6 +2,8 @@
 
 #include <string>
 
+#include "troupe/runtime/each_field.hpp"
+
 namespace troupe::internal {
 
 /// What the leaders of hosts show each other if gradients between hosts are
@@ -15,11 +17,6 @@ struct link_papers {
   bool operator==(const link_papers&) const = default;
 };
 
-template <class Inspector>
-bool inspect(Inspector& f, link_papers& x) {
-  return f.object(x).fields(f.field("authority", x.authority),
-                            f.field("certificate", x.certificate),
-                            f.field("key", x.key));
-}
+TROUPE_INSPECT(link_papers, authority, certificate, key)
 
 } // namespace troupe::internal

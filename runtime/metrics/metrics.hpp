@@ -64,7 +64,7 @@ public:
   template <internal::tensor_like T>
   metric_value(const T&) {
     static_assert(!internal::tensor_like<T>,
-                  "a tensor is no metric: report its number, as in "
+                  "a tensor is not a metric: report its number, as in "
                   "tensor.item<double>()");
   }
 

@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "troupe/runtime/each_field.hpp"
 #include "troupe/runtime/error.hpp"
 
 namespace troupe::internal {
@@ -23,12 +24,7 @@ struct function_address {
   bool operator==(const function_address&) const = default;
 };
 
-template <class Inspector>
-bool inspect(Inspector& f, function_address& x) {
-  return f.object(x).fields(f.field("module", x.module),
-                            f.field("offset", x.offset),
-                            f.field("build_id", x.build_id));
-}
+TROUPE_INSPECT(function_address, module, offset, build_id)
 
 /// Finds the module of *fn*; `ec::invalid_config` if no loaded module has it.
 /// Errors call the function *what*.

@@ -31,8 +31,8 @@ public:
   worker(unique_fd log, unique_fd reader, unique_fd writer, unique_fd stop,
          sink console)
     : writer{std::move(writer)}, log_{std::move(log)},
-      reader_{std::move(reader)}, stop_{std::move(stop)}, console_{std::move(
-                                                            console)} {}
+      reader_{std::move(reader)}, stop_{std::move(stop)},
+      console_(std::move(console)) {}
 
   worker(const worker&) = delete;
   worker& operator=(const worker&) = delete;

@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "troupe/runtime/each_field.hpp"
 #include "troupe/runtime/inspect_enum.hpp"
 
 namespace troupe::internal {
@@ -33,12 +34,7 @@ bool inspect(Inspector& f, process_exit::kind& x) {
   return inspect_enum(f, x, process_exit::kind::lost);
 }
 
-template <class Inspector>
-bool inspect(Inspector& f, process_exit& x) {
-  return f.object(x).fields(
-    f.field("how", x.how), f.field("code", x.code),
-    f.field("termination_message", x.termination_message));
-}
+TROUPE_INSPECT(process_exit, how, code, termination_message)
 
 /// Reads *status* as waitpid gives it.
 process_exit process_exit_of(int wait_status, std::string termination_message);

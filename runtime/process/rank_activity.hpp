@@ -20,7 +20,7 @@ struct loader_pass {
 
   std::atomic<std::uint64_t> epoch;
   /// Batches of the pass, from its first one on; fewer than in the epoch if it
-  /// began amid it.
+  /// began in its middle.
   std::atomic<std::uint64_t> batches;
   /// Batches that the loop has taken; it still works on the last one.
   std::atomic<std::uint64_t> taken;

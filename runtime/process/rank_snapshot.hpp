@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "troupe/runtime/each_field.hpp"
 #include "troupe/runtime/process/process_vitals.hpp"
 #include "troupe/runtime/process/rank_activity.hpp"
 
@@ -44,12 +45,7 @@ struct pass_snapshot {
   moment begun;
 };
 
-template <class Inspector>
-bool inspect(Inspector& f, pass_snapshot& x) {
-  return f.object(x).fields(
-    f.field("epoch", x.epoch), f.field("batches", x.batches),
-    f.field("taken", x.taken), f.field("begun", x.begun));
-}
+TROUPE_INSPECT(pass_snapshot, epoch, batches, taken, begun)
 
 /// What one rank showed its host at one moment, in their shared memory and as a
 /// process. As in `rank_activity` where names are the same.

@@ -88,7 +88,7 @@ expected<rank_end> decode_rank_end(std::string_view bytes) {
   x.how.code = static_cast<int>(in.number());
   x.how.termination_message = in.text();
   if (!in.ok() || how > static_cast<std::uint64_t>(process_exit::kind::lost))
-    return failure(ec::protocol, "a spawner sent an end that is none");
+    return failure(ec::protocol, "a spawner sent an end of an unknown kind");
   x.how.how = static_cast<process_exit::kind>(how);
   return x;
 }

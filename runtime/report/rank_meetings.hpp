@@ -164,7 +164,7 @@ public:
   mismatch(const std::vector<collective_calls>& ranks) const;
 
   /// Ranks that block, and the ranks that they wait for: those that block
-  /// nowhere. A wait for a commit is none.
+  /// nowhere. A wait for a commit does not count.
   std::vector<rank_wait> waits() const;
   std::optional<rank_wait> report_wait() const;
   std::optional<rank_wait> barrier_wait() const;

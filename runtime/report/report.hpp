@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "troupe/runtime/checkpoint/checkpoint.hpp"
+#include "troupe/runtime/each_field.hpp"
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/metrics/packed_metrics.hpp"
 
@@ -40,19 +41,13 @@ struct rank_report {
   packed_metrics values;
   std::optional<checkpoint_part> part;
   double step_s = 0; ///< Seconds the loop ran since its previous report.
-  std::string
-    stop_request; ///< Why the run is to end after it; empty: it isn't.
+  /// Why the run is to end after this report; empty: it is not to end.
+  std::string stop_request;
 
   bool operator==(const rank_report&) const = default;
 };
 
-template <class Inspector>
-bool inspect(Inspector& f, rank_report& x) {
-  return f.object(x).fields(
-    f.field("rank", x.rank), f.field("index", x.index),
-    f.field("values", x.values), f.field("part", x.part),
-    f.field("step_s", x.step_s), f.field("stop_request", x.stop_request));
-}
+TROUPE_INSPECT(rank_report, rank, index, values, part, step_s, stop_request)
 
 /// Report *index* of every rank, and what each added to the checkpoint they
 /// made together, if any did.
@@ -79,13 +74,7 @@ struct report_batch {
   bool operator==(const report_batch&) const = default;
 };
 
-template <class Inspector>
-bool inspect(Inspector& f, report_batch& x) {
-  return f.object(x).fields(
-    f.field("index", x.index), f.field("values", x.values),
-    f.field("parts", x.parts), f.field("step_s", x.step_s),
-    f.field("wait_s", x.wait_s), f.field("stop_request", x.stop_request));
-}
+TROUPE_INSPECT(report_batch, index, values, parts, step_s, wait_s, stop_request)
 
 /// Refuses parts that do not form one checkpoint: names that differ between
 /// ranks, and a file that two ranks add. The error names ranks and names.

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "troupe/runtime/checkpoint/checkpoint.hpp"
+#include "troupe/runtime/each_field.hpp"
 
 namespace troupe::internal {
 
@@ -14,11 +15,6 @@ struct attempt_start {
   std::optional<reported_checkpoint> resume; ///< Verified.
 };
 
-template <class Inspector>
-bool inspect(Inspector& f, attempt_start& x) {
-  return f.object(x).fields(f.field("attempt", x.attempt),
-                            f.field("first_report", x.first_report),
-                            f.field("resume", x.resume));
-}
+TROUPE_INSPECT(attempt_start, attempt, first_report, resume)
 
 } // namespace troupe::internal

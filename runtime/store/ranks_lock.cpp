@@ -100,8 +100,8 @@ search(std::function<killed_processes(const std::stop_token&)> end,
       return stopped();
     return std::nullopt;
   }
-  thread
-    .join(); // At its end already; who forks next should have no other thread.
+  // At its end already; who forks next should have no other thread.
+  thread.join();
   return found.get();
 }
 

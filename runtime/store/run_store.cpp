@@ -66,7 +66,7 @@ expected<void> remove_finished(const fs::path& storage,
   TROUPE_TRY_VOID(
     rename_new(folder->path(), above / fs::unique_path(prefix + "%%%%%%%%")));
   folder.reset();                   // NFS keeps what is open.
-  boost::system::error_code failed; // What is left is in nobody's way.
+  boost::system::error_code failed; // What is left does no harm.
   for (fs::directory_iterator i{above, failed}, end; !failed && i != end;
        i.increment(failed)) {
     auto found = i->path().filename().string();

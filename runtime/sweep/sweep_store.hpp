@@ -18,7 +18,7 @@
 namespace troupe::internal {
 
 /// What makes two starts the same sweep: the content of `sweep.json`. A sweep
-/// in which no trial has begun has nothing to lose, and may become another one.
+/// in which no trial has begun may be replaced by another one.
 struct sweep_description {
   std::string name;
   std::string id;       ///< 32 hex digits; the same after every restart.

@@ -9,6 +9,7 @@
 #include <variant>
 #include <vector>
 
+#include "troupe/runtime/each_field.hpp"
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/metrics/metrics.hpp"
 
@@ -66,11 +67,7 @@ inline std::optional<std::string> text_of_warning(const loop_event& x) {
 
 } // namespace internal
 
-template <class Inspector>
-bool inspect(Inspector& f, loop_event& x) {
-  return f.object(x).fields(f.field("kind", x.kind),
-                            f.field("fields", x.fields));
-}
+TROUPE_INSPECT(loop_event, kind, fields)
 
 namespace internal {
 

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "troupe/runtime/each_field.hpp"
 #include "troupe/runtime/fs.hpp"
 #include "troupe/runtime/inspect_enum.hpp"
 #include "troupe/runtime/values/run_control.hpp"
@@ -83,19 +84,9 @@ struct rank_facts {
   bool operator==(const rank_facts&) const = default;
 };
 
-template <class Inspector>
-bool inspect(Inspector& f, rank_facts& x) {
-  return f.object(x).fields(
-    f.field("run_name", x.run_name), f.field("run_path", x.run_path),
-    f.field("run_inode", x.run_inode), f.field("run_id", x.run_id),
-    f.field("attempt", x.attempt), f.field("rank", x.rank),
-    f.field("world_size", x.world_size), f.field("local_rank", x.local_rank),
-    f.field("local_world_size", x.local_world_size),
-    f.field("node_rank", x.node_rank), f.field("in_process", x.in_process),
-    f.field("cores", x.cores), f.field("gpus", x.gpus),
-    f.field("first_report", x.first_report), f.field("host", x.host),
-    f.field("host_address", x.host_address));
-}
+TROUPE_INSPECT(rank_facts, run_name, run_path, run_inode, run_id, attempt, rank,
+               world_size, local_rank, local_world_size, node_rank, in_process,
+               cores, gpus, first_report, host, host_address)
 
 /// Why a train loop is to leave, and until when it may report.
 struct stop_info {

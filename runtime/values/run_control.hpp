@@ -8,6 +8,8 @@
 #include <string>
 #include <variant>
 
+#include "troupe/runtime/each_field.hpp"
+
 namespace troupe {
 
 // What a program may ask of a run under way. The structs are messages, too:
@@ -19,10 +21,7 @@ struct stop_run {
   std::string reason; ///< Empty: it was asked to.
 };
 
-template <class Inspector>
-bool inspect(Inspector& f, stop_run& x) {
-  return f.object(x).fields(f.field("reason", x.reason));
-}
+TROUPE_INSPECT(stop_run, reason)
 
 /// Gives the ranks *grace_ms* (negative: as long as the run's config says) to
 /// leave their loops, and ends the run as preempted.
@@ -31,11 +30,7 @@ struct preempt_run {
   std::int64_t grace_ms = -1;
 };
 
-template <class Inspector>
-bool inspect(Inspector& f, preempt_run& x) {
-  return f.object(x).fields(f.field("reason", x.reason),
-                            f.field("grace_ms", x.grace_ms));
-}
+TROUPE_INSPECT(preempt_run, reason, grace_ms)
 
 /// The run has trained enough: it ends as finished, after the next report of
 /// its ranks, as with `run_config::stop`.
@@ -43,30 +38,21 @@ struct complete_run {
   std::string reason; ///< Empty: it was asked to.
 };
 
-template <class Inspector>
-bool inspect(Inspector& f, complete_run& x) {
-  return f.object(x).fields(f.field("reason", x.reason));
-}
+TROUPE_INSPECT(complete_run, reason)
 
 /// Changes `run_config::callback_queue`; at least one.
 struct resize_callback_queue {
   std::uint64_t places = 64;
 };
 
-template <class Inspector>
-bool inspect(Inspector& f, resize_callback_queue& x) {
-  return f.object(x).fields(f.field("places", x.places));
-}
+TROUPE_INSPECT(resize_callback_queue, places)
 
 /// One of these.
 struct run_order {
   std::variant<complete_run, preempt_run, stop_run, resize_callback_queue> what;
 };
 
-template <class Inspector>
-bool inspect(Inspector& f, run_order& x) {
-  return f.object(x).fields(f.field("what", x.what));
-}
+TROUPE_INSPECT(run_order, what)
 
 /// Lets callbacks act on their run. Copies belong to the same run, and may be
 /// kept and used by any thread: orders to a run that is over change nothing. No

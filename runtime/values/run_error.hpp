@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "troupe/runtime/each_field.hpp"
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/fs.hpp"
 #include "troupe/runtime/inspect_enum.hpp"
@@ -46,12 +47,7 @@ bool inspect(Inspector& f, rank_failure::kind_type& x) {
   return internal::inspect_enum(f, x, rank_failure::kind_type::misuse);
 }
 
-template <class Inspector>
-bool inspect(Inspector& f, rank_failure& x) {
-  return f.object(x).fields(f.field("kind", x.kind), f.field("code", x.code),
-                            f.field("what", x.what), f.field("pid", x.pid),
-                            f.field("host", x.host));
-}
+TROUPE_INSPECT(rank_failure, kind, code, what, pid, host)
 
 /// Why a run ended before its train loops did.
 struct run_error {
@@ -86,12 +82,7 @@ run_error make_run_error(error reason);
 
 } // namespace internal
 
-template <class Inspector>
-bool inspect(Inspector& f, run_error& x) {
-  return f.object(x).fields(f.field("code", x.code),
-                            f.field("message", x.message),
-                            f.field("ranks", x.ranks));
-}
+TROUPE_INSPECT(run_error, code, message, ranks)
 
 namespace internal {
 

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "troupe/runtime/each_field.hpp"
 #include "troupe/runtime/inspect_enum.hpp"
 #include "troupe/runtime/metrics/metrics.hpp"
 
@@ -88,11 +89,7 @@ inline void add_times(std::vector<callback_time>& totals,
 
 } // namespace internal
 
-template <class Inspector>
-bool inspect(Inspector& f, callback_time& x) {
-  return f.object(x).fields(f.field("name", x.name),
-                            f.field("seconds", x.seconds));
-}
+TROUPE_INSPECT(callback_time, name, seconds)
 
 /// How far rank 0 is in a pass over its data loader.
 struct epoch_progress {
@@ -104,12 +101,7 @@ struct epoch_progress {
   bool operator==(const epoch_progress&) const = default;
 };
 
-template <class Inspector>
-bool inspect(Inspector& f, epoch_progress& x) {
-  return f.object(x).fields(
-    f.field("epoch", x.epoch), f.field("batch", x.batch),
-    f.field("batches", x.batches), f.field("left_s", x.left_s));
-}
+TROUPE_INSPECT(epoch_progress, epoch, batch, batches, left_s)
 
 /// How a run is.
 struct run_status {
@@ -134,19 +126,9 @@ struct run_status {
   bool operator==(const run_status&) const = default;
 };
 
-template <class Inspector>
-bool inspect(Inspector& f, run_status& x) {
-  return f.object(x).fields(
-    f.field("state", x.state), f.field("attempt", x.attempt),
-    f.field("world_size", x.world_size), f.field("reports", x.reports),
-    f.field("last_report", x.last_report),
-    f.field("reports_per_second", x.reports_per_second),
-    f.field("last_metrics", x.last_metrics), f.field("elapsed_s", x.elapsed_s),
-    f.field("progress", x.progress),
-    f.field("callback_queue", x.callback_queue),
-    f.field("callback_s", x.callback_s), f.field("callbacks", x.callbacks),
-    f.field("waits", x.waits));
-}
+TROUPE_INSPECT(run_status, state, attempt, world_size, reports, last_report,
+               reports_per_second, last_metrics, elapsed_s, progress,
+               callback_queue, callback_s, callbacks, waits)
 
 /// How one rank is.
 struct rank_status {
@@ -173,13 +155,7 @@ bool inspect(Inspector& f, rank_status::phase& x) {
   return internal::inspect_enum(f, x, rank_status::phase::failed);
 }
 
-template <class Inspector>
-bool inspect(Inspector& f, rank_status& x) {
-  return f.object(x).fields(f.field("rank", x.rank), f.field("where", x.where),
-                            f.field("pid", x.pid), f.field("host", x.host),
-                            f.field("reports", x.reports),
-                            f.field("place", x.place));
-}
+TROUPE_INSPECT(rank_status, rank, where, pid, host, reports, place)
 
 namespace internal {
 
@@ -195,14 +171,8 @@ struct group_status {
   bool operator==(const group_status&) const = default;
 };
 
-template <class Inspector>
-bool inspect(Inspector& f, group_status& x) {
-  return f.object(x).fields(
-    f.field("attempt", x.attempt), f.field("ranks", x.ranks),
-    f.field("next_report", x.next_report), f.field("missing", x.missing),
-    f.field("store_keys", x.store_keys),
-    f.field("stale_messages", x.stale_messages));
-}
+TROUPE_INSPECT(group_status, attempt, ranks, next_report, missing, store_keys,
+               stale_messages)
 
 } // namespace internal
 

@@ -105,7 +105,7 @@ expected<std::optional<fs::path>> put_page(const std::string& html,
   TROUPE_TRY(auto found, look_up(file));
   if (found.exists() && !found.is_file())
     return failure(ec::invalid_argument,
-                   file.string() + " is no regular file; - prints the page");
+                   file.string() + " is not a regular file; - prints the page");
   TROUPE_TRY_VOID(replace_file(file, html));
   return file;
 }

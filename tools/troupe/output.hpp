@@ -49,7 +49,7 @@ enum class color { none, bold, dim, red, green, yellow, cyan };
 /// *text* in color *x*, if stdout is a terminal and NO_COLOR is not set.
 std::string painted(std::string_view text, color x);
 
-/// Columns of the terminal; nothing if stdout is none.
+/// Columns of the terminal; nothing if stdout is not one.
 std::optional<int> columns_of_stdout();
 
 struct cell {

@@ -70,7 +70,7 @@ bool has_ended(const found_run& run);
 /// for a last checkpoint. Returns whom it asked; `ec::conflict`: there is none.
 expected<process_identity> ask_to_end(const fs::path& path, bool preempt);
 
-/// A folder among runs that is none, or cannot be read.
+/// A folder among runs that is not a run, or cannot be read.
 struct strange_folder {
   fs::path path;
   error reason; ///< `ec::invalid_argument`: it is not a run's.

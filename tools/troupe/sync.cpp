@@ -62,7 +62,7 @@ struct sync_arguments {
   int timeout = 600;                            ///< In seconds.
 };
 
-/// Adds the option TRACKER.OPTION=VALUE; false if *text* is none.
+/// Adds the option TRACKER.OPTION=VALUE; false if *text* is not one.
 bool add_setting(std::map<std::string, given_options>& to,
                  const std::string& text) {
   auto sign = text.find('=');

@@ -212,8 +212,8 @@ private:
   int at_once_ = 1;
   std::unique_ptr<sweep_store> store_;
   std::shared_ptr<comparer> comparer_ = std::make_shared<comparer>();
-  std::vector<std::size_t>
-    resumed_; // begun by an earlier start, the last first
+  // Begun by an earlier start, the last first.
+  std::vector<std::size_t> resumed_;
   std::size_t ended_ = 0;
   bool has_metric_ = false; // a trial that ended had it
   bool left_threads_ = false;
@@ -222,8 +222,8 @@ private:
   const interrupt_watch* signals_ = nullptr;
   unique_fd wake_{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
   std::mutex mutex_; // guards what follows
-  std::vector<std::unique_ptr<active_trial>>
-    active_; // by the fit() thread only
+  // By the fit() thread only.
+  std::vector<std::unique_ptr<active_trial>> active_;
   interrupt asked_ = interrupt::none;
 };
 

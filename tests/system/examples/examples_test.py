@@ -74,6 +74,10 @@ def config_names(path):
     return list(json.loads(json.loads((path / "run.json").read_text())["config"])["config"])
 
 
+def children_of(pid):
+    return [int(x) for x in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
 def only_run(storage):
     (path,) = [x for x in storage.iterdir() if x.is_dir()]
     return path
@@ -254,6 +258,77 @@ class Torchmetrics(ExampleTest):
     def test_resumes_from_its_checkpoint(self):
         batches = self.check_resumes("--name", "scores", name="scores", epochs=5, killed_at=3)
         self.assertGreater(batches[-1]["values"][0]["r2"], 0.9)
+
+
+class Service(ExampleTest):
+    program = "service"
+
+    def start(self, *arguments):
+        service = subprocess.Popen([PROGRAMS / "service", *map(str, arguments)], cwd=self.folder, stdout=subprocess.PIPE,
+                                   stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True)
+        self.addCleanup(service.stdout.close)
+        self.addCleanup(service.wait)
+        self.addCleanup(service.kill)
+        self.assertIn("clients find the service at", service.stdout.readline())
+        return service
+
+    def client(self, *arguments):
+        client = subprocess.Popen([PROGRAMS / "service_client", *map(str, arguments)], cwd=self.folder,
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
+        self.addCleanup(client.kill)
+        return client
+
+    def end_of(self, service):
+        """What the service prints until it has ended, as asked."""
+        service.send_signal(signal.SIGTERM)
+        said = service.stdout.read()
+        self.assertEqual(service.wait(LIMIT_S), 0, said)
+        return said
+
+    def rounds_of(self, client):
+        """Answers per round that a client has counted; fails unless all of its requests were answered in order."""
+        said, errors = client.communicate(timeout=LIMIT_S)
+        self.assertEqual(client.returncode, 0, said + errors)
+        self.assertRegex(said, r"\d+ predictions answered, 0 lost, 0 from an older checkpoint")
+        self.assertRegex(said, r"p99 \d+\.\d+ ms")
+        return {x: int(n) for x, n in re.findall(r"^(round-\d+) +(\d+) ", said, re.MULTILINE)}
+
+    def kill_a_rank(self, service):
+        """Ends a rank that trains with SIGKILL; what the service says of it."""
+        for line in service.stdout:
+            if "ranks train" in line:
+                (spawner,) = children_of(service.pid)
+                for rank in children_of(spawner)[:1]:
+                    try:
+                        os.kill(rank, signal.SIGKILL)
+                    except ProcessLookupError:  # The round is over: in the next one.
+                        pass
+            elif ": killed by" in line:
+                return line
+        raise AssertionError("the service has ended")
+
+    def test_answers_every_request_while_it_trains_and_a_rank_dies(self):
+        service = self.start("--shard_size", 1000, "--epochs", 5)
+        client = self.client("--rate", 100, "--checkpoints", 12)
+        self.assertRegex(self.kill_a_rank(service), r"^round-\d+: rank \d: killed by signal 9")
+        rounds = self.rounds_of(client)
+        self.assertGreater(len(rounds), 1)
+        self.end_of(service)
+        kept = sorted(x.name for x in self.storage.glob("round-*"))
+        self.assertLessEqual(len(kept), 2)
+        # The next service answers at once, and goes on from there.
+        service = self.start("--shard_size", 1000, "--epochs", 1)
+        first, *others = self.rounds_of(self.client("--rate", 100, "--checkpoints", 2))
+        self.assertIn(first, kept)
+        self.assertTrue(all(x > kept[-1] for x in others), others)
+        self.end_of(service)
+
+    def test_says_why_it_cannot_serve(self):
+        self.start()
+        _, err = self.run_example(code=1)
+        self.assertIn("service.socket", err)
+        out, err = run("service_client", "--socket", "nowhere", folder=self.folder, code=1)
+        self.assertIn("nowhere", err)
 
 
 class Readme(ExampleTest):

@@ -1,0 +1,101 @@
+// A service that learns a function from the samples of its clients, in rounds,
+// and answers predictions meanwhile. SIGINT and SIGTERM end it.
+
+#include <csignal>
+#include <cstdio>
+
+#include <caf/init_global_meta_objects.hpp>
+#include <caf/io/middleman.hpp>
+#include <caf/scoped_actor.hpp>
+
+#include "parts.hpp"
+
+namespace {
+
+struct options {
+  troupe::fs::path storage = "runs"; // only this user may read it
+  int workers = 2;
+  bool gpu = false;
+  std::uint64_t shard_size = 4000; // samples that begin a round
+  int epochs = 10;                 // of a round
+
+  TROUPE_FIELDS(storage, workers, gpu, shard_size, epochs)
+
+  void validate() const {
+    if (shard_size < 1 || epochs < 1 || workers < 1)
+      throw std::invalid_argument{
+        "shard_size, epochs and workers are at least 1"};
+  }
+};
+
+/// The actor system is the service's own: Troupe needs the middleman in it.
+struct service_config : caf::actor_system_config {
+  service_config() {
+    load<caf::io::middleman>();
+    set("caf.scheduler.policy", "sharing"); // the default one polls
+    set("caf.scheduler.max-threads", 2);
+  }
+};
+
+/// What clients reach: passes their requests on.
+service_actor::behavior_type front(service_actor::pointer self,
+                                   const ingest_actor& ingest,
+                                   const predictor_actor& predictor) {
+  return {
+    [=](add_samples& x) { return self->delegate(ingest, std::move(x)); },
+    [=](predict& x) { return self->delegate(predictor, x); },
+  };
+}
+
+} // namespace
+
+int main(int argc, char** argv) {
+  troupe::init(argc, argv);
+  auto cfg = troupe::parse_config<options>(argc, argv);
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);
+  troupe::register_messages();
+  caf::init_global_meta_objects<caf::id_block::service_messages>();
+  caf::init_global_meta_objects<caf::id_block::service_parts>();
+
+  // Blocked in all threads that begin below; main waits for them.
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+
+  service_config settings;
+  caf::actor_system system{settings};
+  auto storage = troupe::fs::absolute(cfg.storage);
+  troupe::fs::create_directories(storage);
+  troupe::fs::permissions(storage, troupe::fs::owner_all);
+
+  auto predictions = system.spawn(predictor);
+  auto training =
+    system.spawn<caf::detached>(trainer,
+                                trainer_options{.storage = storage,
+                                                .workers = cfg.workers,
+                                                .gpu = cfg.gpu,
+                                                .epochs = cfg.epochs},
+                                predictions);
+  auto samples = system.spawn<caf::detached>(ingest, storage / "samples",
+                                             cfg.shard_size, training);
+  auto service = system.spawn(front, samples, predictions);
+  auto door = troupe::publish(system, service, storage / "service.socket");
+  if (door)
+    std::printf("clients find the service at %s\n", door->path().c_str());
+  else
+    std::fprintf(stderr, "service: %s\n", door.error().message.c_str());
+
+  int signal = 0;
+  if (door)
+    sigwait(&signals, &signal);
+  // In this order: no new samples, a last checkpoint, no predictions.
+  caf::anon_send_exit(samples, caf::exit_reason::user_shutdown);
+  caf::scoped_actor self{system};
+  self->send(training, end_training{});
+  self->wait_for(training);
+  caf::anon_send_exit(service, caf::exit_reason::user_shutdown);
+  caf::anon_send_exit(predictions, caf::exit_reason::user_shutdown);
+  return door ? 0 : 1;
+}

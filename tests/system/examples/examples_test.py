@@ -260,6 +260,31 @@ class Torchmetrics(ExampleTest):
         self.assertGreater(batches[-1]["values"][0]["r2"], 0.9)
 
 
+class ActorLearner(ExampleTest):
+    program = "actor_learner"
+
+    def test_reaches_the_goal_although_an_environment_and_a_learner_are_killed(self):
+        program = subprocess.Popen([PROGRAMS / self.program, "--name", "pole"], cwd=self.folder, stdout=subprocess.PIPE,
+                                   stdin=subprocess.DEVNULL, text=True)
+        self.addCleanup(program.stdout.close)
+        self.addCleanup(program.wait)
+        self.addCleanup(program.kill)
+        said = ""
+        for line in program.stdout:
+            said += line
+            if line.startswith("checkpoint 4:"):
+                os.kill(int(re.search(r"environment 0 is process (\d+)", said)[1]), signal.SIGKILL)
+                (spawner,) = children_of(program.pid)
+                os.kill(children_of(spawner)[0], signal.SIGKILL)
+        self.assertEqual(program.wait(LIMIT_S), 0, said)
+        self.assertIn("environment 0 has ended (signal 9)", said)
+        self.assertEqual(len(re.findall("environment 0 is process", said)), 2, said)
+        self.assertRegex(said, r"learner \d: killed by signal 9")
+        reward, policy = re.search(r"mean reward (\S+) of 100 episodes after \d+ updates; the policy is in (\S+)", said).groups()
+        self.assertGreaterEqual(float(reward), 475)
+        self.assertTrue((Path(policy) / "policy.bin").exists())
+
+
 class Service(ExampleTest):
     program = "service"
 

@@ -1,0 +1,64 @@
+#include "judge.hpp"
+
+#include <chrono>
+#include <cstdio>
+
+#include "policy.hpp"
+
+namespace {
+
+/// Few episodes tell most policies; a good one has to play many more.
+constexpr int few = 20, many = 100;
+
+/// Plays by the checkpoint *files*; what to tell the run.
+troupe::callback_done look_at(judge_state& state,
+                              const troupe::checkpoint& files,
+                              const policy& player) {
+  auto reward = mean_reward(player, few, state.version);
+  std::printf("checkpoint %llu: mean reward %.1f\n",
+              static_cast<unsigned long long>(state.version), reward);
+  if (reward < state.goal)
+    return {};
+  reward = mean_reward(player, many, 1'000'000 + state.version);
+  if (reward < state.goal)
+    return {};
+  auto copied = files.to_directory(state.folder / "policy");
+  if (!copied)
+    return {.failures = {copied.error()}};
+  state.is_done = true;
+  char reason[80];
+  std::snprintf(reason, sizeof reason, "mean reward %.1f of %d episodes",
+                reward, many);
+  return {.order = troupe::run_order{troupe::complete_run{reason}}};
+}
+
+} // namespace
+
+troupe::user_callback_actor::behavior_type
+judge(troupe::user_callback_actor::stateful_pointer<judge_state> self,
+      double goal, exchange_actor exchange) {
+  self->state.goal = goal;
+  return {
+    [self](const troupe::before_run& x) {
+      self->state.folder = x.run.folder("judge");
+      return troupe::callback_done{};
+    },
+    [=](const troupe::after_report& x) {
+      auto& state = self->state;
+      if (!x.checkpoint || state.is_done)
+        return troupe::callback_done{};
+      auto files = troupe::checkpoint::from_directory(*x.checkpoint);
+      weights found{++state.version, {}};
+      files.load("policy", found.values);
+      policy player{found.values};
+      self->send(exchange, std::move(found));
+      return look_at(state, files, player);
+    },
+    [](const troupe::after_exception& x) {
+      for (auto& [rank, failure] : x.ranks)
+        std::printf("learner %d: %s\n", rank, to_string(failure).c_str());
+      return troupe::callback_done{};
+    },
+    [](const troupe::after_run&) { return troupe::callback_done{}; },
+  };
+}

@@ -1,0 +1,99 @@
+// CartPole by processes that play and a group of ranks that learns: the
+// architecture of Ape-X. Ends when a checkpoint reaches the goal.
+
+#include <cstdio>
+#include <string_view>
+
+#include <unistd.h>
+
+#include <caf/init_global_meta_objects.hpp>
+
+#include "environment.hpp"
+#include "judge.hpp"
+#include "learner.hpp"
+#include "replay.hpp"
+
+namespace {
+
+struct options {
+  int environments = 2; // processes
+  double goal = 475;    // mean reward of 100 episodes
+  std::uint64_t seed = 1;
+  int updates = 40'000; // at most
+
+  TROUPE_FIELDS(environments, goal, seed, updates)
+
+  void validate() const {
+    if (environments < 1 || updates < 1)
+      throw std::invalid_argument{"environments and updates are at least 1"};
+  }
+};
+
+int complain(const troupe::error& why) {
+  std::fprintf(stderr, "actor_learner: %s\n", why.message.c_str());
+  return 1;
+}
+
+/// Where environments and learners find the replay: in a folder that only this
+/// user may enter.
+troupe::expected<troupe::published_socket>
+open_door(caf::actor_system& system, const exchange_actor& replay,
+          const troupe::fs::path& storage) {
+  auto folder = troupe::fs::absolute(storage) / "sockets";
+  troupe::fs::create_directories(folder);
+  troupe::fs::permissions(folder, troupe::fs::owner_all);
+  return troupe::publish(system, replay, folder / std::to_string(::getpid()));
+}
+
+int conclude(const troupe::result& result) {
+  if (result.error)
+    return complain({result.error->code, result.error->message});
+  if (result.stop_reason.empty()) {
+    std::printf("the goal was not reached\n");
+    return 1;
+  }
+  std::printf("%s after %.0f updates; the policy is in %s\n",
+              result.stop_reason.c_str(), result.metrics.number("updates"),
+              (result.path / "callbacks/judge/policy").c_str());
+  return 0;
+}
+
+} // namespace
+
+int main(int argc, char** argv) {
+  // Before `init`, so that ranks know them, too.
+  troupe::register_messages();
+  caf::init_global_meta_objects<caf::id_block::actor_learner>();
+  if (argc > 1 && std::string_view{argv[1]} == "environment")
+    return be_environment(argc - 1, argv + 1);
+  troupe::init(argc, argv);
+  troupe::train_options run{.scaling = {.num_workers = 2},
+                            .run = {.storage_path = "runs",
+                                    .failure = {.max_failures = 10},
+                                    .checkpoint = {.num_to_keep = 1}}};
+  auto cfg = troupe::parse_config<options>(argc, argv, run);
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);
+
+  troupe::system_config settings;
+  caf::actor_system system{settings};
+  auto replay = system.spawn(exchange);
+  auto door = open_door(system, replay, run.run.storage_path);
+  if (!door)
+    return complain(door.error());
+  auto judging = system.spawn<caf::detached>(judge, cfg.goal, replay);
+  auto judged = run; // Ends before the system: it has an actor.
+  judged.run.callback_actors = {troupe::as_callback(judging, "judge")};
+  auto learners = start_learners(
+    system, {.socket = door->path(), .updates = cfg.updates, .seed = cfg.seed},
+    judged);
+  troupe::result result;
+  if (learners) {
+    environment_processes players{cfg.environments, door->path()};
+    result = learners->wait();
+  }
+  caf::anon_send_exit(replay, caf::exit_reason::user_shutdown);
+  caf::anon_send_exit(judging, caf::exit_reason::user_shutdown);
+  if (!learners)
+    return complain(learners.error());
+  return conclude(result);
+}

@@ -269,8 +269,9 @@ void driver_state::launch(const attempt_start& x) {
 // -- facts about the group
 
 void driver_state::started(const attempt_started& x) {
-  apply(run_events::group_started{x.attempt});
-  if (x.attempt == machine->attempt() && x.world_size != args.world_size) {
+  auto is_news =
+    machine->state() == run_state::scheduling && x.attempt == begun->attempt;
+  if (is_news && x.world_size != args.world_size) {
     note_event("world_resized", {{"from", args.world_size},
                                  {"to", x.world_size},
                                  {"why", last_left_for}});
@@ -279,6 +280,7 @@ void driver_state::started(const attempt_started& x) {
     args.world_size = x.world_size;
     shown.world_size = x.world_size;
   }
+  apply(run_events::group_started{x.attempt});
   announce(group_started{x.attempt, x.world_size});
 }
 

@@ -6,7 +6,6 @@
 
 #include <unistd.h>
 
-#include <caf/init_global_meta_objects.hpp>
 
 #include "environment.hpp"
 #include "judge.hpp"
@@ -62,8 +61,7 @@ int conclude(const troupe::result& result) {
 
 int main(int argc, char** argv) {
   // Before `init`, so that ranks know them, too.
-  troupe::register_messages();
-  caf::init_global_meta_objects<caf::id_block::actor_learner>();
+  troupe::register_messages<caf::id_block::actor_learner>();
   if (argc > 1 && std::string_view{argv[1]} == "environment")
     return be_environment(argc - 1, argv + 1);
   troupe::init(argc, argv);

@@ -89,7 +89,7 @@ using exchange_actor = caf::typed_actor<
   caf::result<void>(weights)>;
 
 // The ids of a program's own messages begin where Troupe's end.
-CAF_BEGIN_TYPE_ID_BLOCK(actor_learner, caf::id_block::troupe::end)
+CAF_BEGIN_TYPE_ID_BLOCK(actor_learner, ::troupe::first_user_type_id)
 CAF_ADD_TYPE_ID(actor_learner, (add_transitions))
 CAF_ADD_TYPE_ID(actor_learner, (draw_transitions))
 CAF_ADD_TYPE_ID(actor_learner, (drawn_transitions))

@@ -10,7 +10,6 @@
 #include <set>
 #include <thread>
 
-#include <caf/init_global_meta_objects.hpp>
 #include <caf/scoped_actor.hpp>
 
 #include "messages.hpp"
@@ -163,8 +162,7 @@ private:
 
 int main(int argc, char** argv) {
   auto cfg = troupe::parse_config<options>(argc, argv);
-  troupe::register_messages();
-  caf::init_global_meta_objects<caf::id_block::service_messages>();
+  troupe::register_messages<caf::id_block::service_messages>();
   troupe::system_config settings;
   caf::actor_system system{settings};
   auto service = troupe::connect<service_actor>(system, cfg.socket);

@@ -4,7 +4,6 @@
 #include <csignal>
 #include <cstdio>
 
-#include <caf/init_global_meta_objects.hpp>
 #include <caf/io/middleman.hpp>
 #include <caf/scoped_actor.hpp>
 
@@ -53,9 +52,8 @@ int main(int argc, char** argv) {
   troupe::init(argc, argv);
   auto cfg = troupe::parse_config<options>(argc, argv);
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
-  troupe::register_messages();
-  caf::init_global_meta_objects<caf::id_block::service_messages>();
-  caf::init_global_meta_objects<caf::id_block::service_parts>();
+  troupe::register_messages<caf::id_block::service_messages,
+                            caf::id_block::service_parts>();
 
   // Blocked in all threads that begin below; main waits for them.
   sigset_t signals;

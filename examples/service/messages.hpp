@@ -69,7 +69,7 @@ using service_actor = caf::typed_actor<
   caf::result<prediction>(predict)>;
 
 // The ids of a program's own messages begin where Troupe's end.
-CAF_BEGIN_TYPE_ID_BLOCK(service_messages, caf::id_block::troupe::end)
+CAF_BEGIN_TYPE_ID_BLOCK(service_messages, ::troupe::first_user_type_id)
 CAF_ADD_TYPE_ID(service_messages, (add_samples))
 CAF_ADD_TYPE_ID(service_messages, (samples_added))
 CAF_ADD_TYPE_ID(service_messages, (predict))

@@ -52,8 +52,6 @@ protected:
         record->tick_answer.deliver(to_caf({ec::stopped, x.words}));
       },
       [](const host_notice&) {},
-      [](const agent_launched&) {},
-      [](const launcher_ended&) {},
       [note](const rank_launched&) { note("launched"); },
       [note](const rank_launch_failed&) { note("launch failed"); },
       [note](const rank_ready&) { note("ready"); },

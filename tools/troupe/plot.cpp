@@ -207,10 +207,10 @@ expected<int> plot(plot_arguments x) {
       digest.reported.contains(name) ? &digest.reported : &digest.logged;
     auto found = curves->find(name);
     if (found == curves->end())
-      return failure(ec::invalid_argument, "no report has a number '" + name
-                                             + "'; the run has "
-                                             + (all.empty() ? "none" : all)
-                                             + did_you_mean(name, known));
+      return failure(ec::invalid_argument,
+                     "no report has a number '" + name + "'; the run has "
+                       + (all.empty() ? "none" : all)
+                       + did_you_mean(name, {known.begin(), known.end()}));
     if (x.run->json)
       result[utf8_text(name)] = json_of(found->second);
     else

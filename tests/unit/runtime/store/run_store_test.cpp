@@ -4,6 +4,7 @@
 #include <set>
 #include <thread>
 
+#include "tests/support/child.hpp"
 #include "tests/support/sanitized.hpp"
 #include "tests/support/small_disk.hpp"
 #include "tests/unit/runtime/store/run_store_fixture.hpp"

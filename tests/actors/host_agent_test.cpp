@@ -70,6 +70,9 @@ protected:
       },
       [note](const log_event&) { note("log"); },
       [](const get_checkpoints&) { return checkpoint_list{}; },
+      [](const open_mailbox&, const postbox_actor& box) {
+        return caf::actor_cast<caf::actor>(box);
+      },
       [](const store_set&) {},
       [](const store_get&) { return std::string{}; },
       [](const store_add&) { return std::int64_t{0}; },

@@ -365,7 +365,13 @@ TEST(protocol_test, a_message_cut_short_is_refused) {
     bytes.pop_back();
     auto source = deserializer_of(bytes);
     T copy{};
-    EXPECT_FALSE(source.apply(copy)) << caf::type_name_v<T>.data();
+    if constexpr (std::is_same_v<T, mail>) {
+      // The rank answers that it cannot read it.
+      EXPECT_TRUE(source.apply(copy));
+      EXPECT_TRUE(copy.body.empty());
+    } else {
+      EXPECT_FALSE(source.apply(copy)) << caf::type_name_v<T>.data();
+    }
   });
 }
 
@@ -379,6 +385,8 @@ TEST(protocol_test, every_type_on_the_wire_has_a_sample) {
   sampled.push_back(caf::type_id_v<worker_group_actor>);
   sampled.push_back(caf::type_id_v<run_observer_actor>);
   sampled.push_back(caf::type_id_v<run_control_actor>);
+  sampled.push_back(caf::type_id_v<rank_observer_actor>);
+  sampled.push_back(caf::type_id_v<postbox_actor>);
   for (auto id = first_id; id < end_id; ++id)
     EXPECT_EQ(std::ranges::count(sampled, caf::type_id_t{id}), 1)
       << name_of(caf::type_id_t{id});

@@ -5,7 +5,7 @@
 struct judge_state {
   static inline constexpr auto name = "judge";
 
-  double goal = 0; ///< Mean reward.
+  double goal = 0;         ///< Mean reward.
   troupe::fs::path folder; ///< For the checkpoint that reaches the goal.
   std::uint64_t version = 0;
   bool is_done = false;

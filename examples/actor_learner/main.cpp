@@ -6,7 +6,6 @@
 
 #include <unistd.h>
 
-
 #include "environment.hpp"
 #include "judge.hpp"
 #include "learner.hpp"

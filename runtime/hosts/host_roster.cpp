@@ -313,7 +313,7 @@ void host_roster::end_long_checks(time_point now, host_decisions& out) {
     if (!seat.incarnation || seat.is_ready
         || now - seat.admitted < limits_.join)
       continue;
-    out.push_back(fence_agent{i, *seat.incarnation});
+    out.emplace_back(fence_agent{i, *seat.incarnation});
     seat.incarnation.reset();
   }
 }

@@ -42,8 +42,7 @@ def of_host(how):
 
 
 FAMILIES = {"agent-kill": of_host("kill"), "host-crash-boot": of_host("crash"), "host-cut": of_host("cut"),
-            "host-part": of_host("part"), "host-mute": of_host("mute"), "host-freeze-thaw": of_host("freeze"),
-            "driver-kill": of_host("kill-driver")}
+            "host-part": of_host("part"), "host-mute": of_host("mute"), "host-freeze-thaw": of_host("freeze")}
 
 
 def make_case(seed: int, number: int, families: list, _share: float) -> tuple:
@@ -61,7 +60,7 @@ class HostDriver(Driver):
     def __init__(self, setting, case, number, planned):
         super().__init__(setting, case, number, planned)
         self.ticket = case.folder / "r" / f"ticket_{number}"
-        self.agents, self.down, self.gave_up = {}, {}, []  # down: host -> (what, how it is repaired)
+        self.agents, self.down, self.gave_up = {}, set(), []
         if not number:
             self.tool(case, "up", str(1 + len(AGENT_HOSTS)))
 
@@ -118,7 +117,7 @@ class HostDriver(Driver):
         return result
 
     def agent_of(self, host: str) -> int:
-        """The process that began the agent, or on h1 the driver; 0: there is none."""
+        """The process that began the agent; 0: there is none."""
         name = (self.case.folder / "h" / host).read_text().strip()
         programs = self.programs()
         for pid, parent in programs.items():
@@ -134,10 +133,6 @@ class HostDriver(Driver):
 
     def host(self, fault: dict) -> bool:
         host, how = fault["host"], fault["how"]
-        if how == "kill-driver":
-            pid = self.agent_of("h1")
-            self.killed = pid > 0 and kill(pid, signal.SIGKILL)
-            return self.killed
         if host in self.down:
             return False
         if how == "kill":
@@ -147,14 +142,14 @@ class HostDriver(Driver):
                 "part": (["part", "h1", host], ["heal"]), "freeze": (["freeze", host], ["thaw", host]),
                 "mute": (["mute", *(["h1", host] if fault.get("hears") else [host, "h1"])], ["heal"])}
         broken, repaired = ways[how]
-        self.down[host] = (how, repaired)
+        self.down.add(host)
         self.tool(self.case, *broken)
-        self.to_do.append((time.monotonic() + fault["ms"] * 1e-3, lambda: self.repair(host)))
+        self.to_do.append((time.monotonic() + fault["ms"] * 1e-3, lambda: self.repair(host, repaired)))
         return True
 
-    def repair(self, host: str) -> None:
-        self.tool(self.case, *self.down[host][1])
-        del self.down[host]
+    def repair(self, host: str, how: list) -> None:
+        self.tool(self.case, *how)
+        self.down.discard(host)
 
     def bound(self) -> float:
         return super().bound() + sum(2 * HOST_TIMEOUT_S + x["ms"] * 1e-3 for x in self.faults)
@@ -162,11 +157,10 @@ class HostDriver(Driver):
     # -- afterwards
 
     def leftovers(self) -> dict:
-        """Agents end by themselves with their ranks, also behind a network that stays broken. Those that wait for
-        another driver are told to go."""
+        """Ranks end with their agents, those by themselves. Agents that wait for another driver are told to go."""
+        for _, repair in self.to_do:
+            repair()
         self.to_do = []
-        for host in [x for x, (what, _) in self.down.items() if what in ("crash", "freeze")]:
-            self.repair(host)
         deadline = time.monotonic() + GONE_S
         while time.monotonic() < deadline:
             programs = self.programs()
@@ -174,8 +168,6 @@ class HostDriver(Driver):
             if not ranks:
                 break
             campaign.wait_for_an_end(ranks, deadline - time.monotonic())
-        for host in list(self.down):
-            self.repair(host)
         deadline = time.monotonic() + GONE_S
         while (running := [x for x in self.agents.values() if x.poll() is None]) and time.monotonic() < deadline:
             programs = self.programs()  # One that starts now follows.

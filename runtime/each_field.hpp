@@ -30,7 +30,7 @@
     return f.object(x).fields(                                                 \
       __VA_OPT__(TROUPE_EXPAND(TROUPE_INSPECT_STEP(__VA_ARGS__))));            \
   }
-#define TROUPE_INSPECT_STEP(field, ...)                                        \
-  f.field(#field, x.field)                                                     \
+#define TROUPE_INSPECT_STEP(member, ...)                                       \
+  f.field(#member, x.member)                                                   \
     __VA_OPT__(, TROUPE_INSPECT_AGAIN TROUPE_PARENS(__VA_ARGS__))
 #define TROUPE_INSPECT_AGAIN() TROUPE_INSPECT_STEP

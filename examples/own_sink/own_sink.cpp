@@ -93,13 +93,12 @@ void train(troupe::train_context& context, const config& cfg) {
 
 int main(int argc, char** argv) {
   troupe::init(argc, argv);
-  troupe::train_options run{
-    .scaling = {.num_workers = 2},
-    .run = {.name = "line",
-            .storage_path = "runs",
-            .checkpoint = {.num_to_keep = 1},
-            .trackers = {std::make_shared<troupe::tracker>(
-              std::make_shared<point_sink>())}}};
+  troupe::train_options run{.scaling = {.num_workers = 2},
+                            .run = {.name = "line",
+                                    .storage_path = "runs",
+                                    .checkpoint = {.num_to_keep = 1}}};
+  run.run.trackers = {
+    std::make_shared<troupe::tracker>(std::make_shared<point_sink>())};
   auto cfg = troupe::parse_config<config>(argc, argv, run,
                                           {.about = "A tracker of one's own."});
   auto result = troupe::data_parallel_trainer{train, cfg, run}.fit();

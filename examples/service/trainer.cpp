@@ -50,14 +50,14 @@ void trainer_state::begin_round(caf::actor_system& system) {
                       .epochs = options.epochs};
   if (newest)
     config.from = newest->path();
-  auto started = start_round(
-    system, config,
-    {.scaling = {.num_workers = options.workers, .use_gpu = options.gpu},
-     .run = {.name = run_name(++round),
-             .storage_path = options.storage,
-             .failure = {.max_failures = 3},
-             .checkpoint = {.num_to_keep = 1},
-             .callback_actors = {troupe::as_callback(loader, "loader")}}});
+  troupe::torch_options how{
+    .scaling = {.num_workers = options.workers, .use_gpu = options.gpu},
+    .run = {.name = run_name(++round),
+            .storage_path = options.storage,
+            .failure = {.max_failures = 3},
+            .checkpoint = {.num_to_keep = 1}}};
+  how.run.callback_actors = {troupe::as_callback(loader, "loader")};
+  auto started = start_round(system, config, how);
   if (started)
     run.emplace(std::move(*started));
   else

@@ -50,7 +50,7 @@ void trainer_state::begin_round(caf::actor_system& system) {
                       .epochs = options.epochs};
   if (newest)
     config.from = newest->path();
-  troupe::torch_options how{
+  troupe::train_options how{
     .scaling = {.num_workers = options.workers, .use_gpu = options.gpu},
     .run = {.name = run_name(++round),
             .storage_path = options.storage,

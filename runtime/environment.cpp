@@ -54,8 +54,8 @@ expected<fs::path> expanded(const std::string& text, const std::string& from) {
     return fs::path{text};
   if (text != "~" && !text.starts_with("~/"))
     return failure(ec::invalid_config,
-                   from
-                     + " begins with ~ and the name of a user: write that "
+                   from + " is '" + text
+                     + "', which begins with the name of a user: write that "
                        "user's folder in full, or ./~ for a folder of that "
                        "name");
   auto home = home_folder();

@@ -435,7 +435,7 @@ class CompareTest(CommandLineTest):
         os.mkfifo(pipe)
         self.runs.make("letters")
         complaint = troupe("compare", "digits", "letters", "-s", self.storage, "-o", pipe, code=2)[1]
-        self.assertIn(f"{pipe} is no regular file", complaint)
+        self.assertIn(f"{pipe} is not a regular file", complaint)
         self.assertTrue(pipe.is_fifo())
 
 
@@ -506,7 +506,7 @@ class ReportTest(CommandLineTest):
         self.assertEqual(troupe("report", "digits", "-s", self.storage, "-o", page)[0], f"{page}\n")
         self.assertIn("<html", page.read_text())
         complaint = troupe("report", "digits", "-s", self.storage, "-o", pipe, code=2)[1]
-        self.assertIn(f"{pipe} is no regular file", complaint)
+        self.assertIn(f"{pipe} is not a regular file", complaint)
         self.assertTrue(pipe.is_fifo())
 
 

@@ -27,7 +27,7 @@ TEST(environment_test, begins_paths_at_the_home_folder) {
   auto other = expanded("~you/a", "run.storage_path");
   ASSERT_FALSE(other);
   EXPECT_EQ(other.error().code, ec::invalid_config);
-  EXPECT_EQ(other.error().message.find("run.storage_path begins with ~"), 0u);
+  EXPECT_EQ(other.error().message.find("run.storage_path is '~you/a'"), 0u);
 }
 
 TEST(environment_test, takes_an_empty_home_for_none) {

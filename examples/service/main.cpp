@@ -51,6 +51,11 @@ service_actor::behavior_type front(service_actor::pointer self,
 int main(int argc, char** argv) {
   troupe::init(argc, argv);
   auto cfg = troupe::parse_config<options>(argc, argv);
+  if (cfg.gpu && !has_gpu()) {
+    std::fprintf(stderr,
+                 "service: --gpu: LibTorch shows this process no GPU\n");
+    return 2;
+  }
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
   troupe::register_messages<caf::id_block::service_messages,
                             caf::id_block::service_parts>();

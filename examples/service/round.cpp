@@ -99,6 +99,10 @@ float model::predict(const features& at) const {
   return layers_->all->forward(x).item<float>();
 }
 
+bool has_gpu() {
+  return torch::cuda::is_available();
+}
+
 troupe::expected<troupe::run_handle>
 start_round(caf::actor_system& system, const round_config& cfg,
             const troupe::train_options& options) {

@@ -34,6 +34,9 @@ struct round_config {
   TROUPE_FIELDS(shards, from, epochs, batch_size, lr)
 };
 
+/// Whether LibTorch shows this process a GPU.
+bool has_gpu();
+
 /// Starts the run of a round; returns at once.
 troupe::expected<troupe::run_handle>
 start_round(caf::actor_system& system, const round_config& cfg,

@@ -46,7 +46,7 @@ void worker_group_state::start(const start_attempt& x, driver_actor from) {
     return;
   }
   gathering = x;
-  // After the first attempt, the run goes on with the hosts that are left.
+  // After the first attempt, the run continues with the hosts that are left.
   auto at_once = args.plan.world.is_elastic() && has_begun;
   follow(args.roster->gather(self->clock().now(), at_once));
   if (gathering)

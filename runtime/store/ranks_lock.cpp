@@ -259,9 +259,9 @@ expected<own_lock> replaced(const own_lock& old, const held_folder& run,
                             const fs::path& path, const std::string& hosts,
                             const store_event_listener& note) {
   TROUPE_TRY_VOID(note({"ranks_abandoned", {{"hosts", hosts}}, false, {}}));
-  auto nobodys = new_token();
-  TROUPE_TRY_VOID(write_token(old.file(), path, nobodys));
-  TROUPE_TRY_VOID(run.replace_file(run_layout::ranks, attempt_value(nobodys)));
+  auto unused = new_token();
+  TROUPE_TRY_VOID(write_token(old.file(), path, unused));
+  TROUPE_TRY_VOID(run.replace_file(run_layout::ranks, attempt_value(unused)));
   return own_lock::open(run, run_layout::ranks, O_RDWR | O_CREAT, "open");
 }
 

@@ -96,7 +96,7 @@ struct stop_info {
     /// The run has trained enough (`run_config::stop`, `request_stop`): so too,
     /// without a deadline, and it ends as finished.
     finished,
-    /// The run goes on with other ranks, because a host leaves or one has
+    /// The run continues with other ranks, because a host leaves or one has
     /// joined: reports and checkpoints are still taken, and the next attempt
     /// resumes from the last one.
     continues,

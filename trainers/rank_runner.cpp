@@ -115,12 +115,9 @@ loop_outcome call_loop(const train_loop& loop, train_context& context,
   }
   rank_access{context}.on_report(hooks.on_report);
   auto outcome = call(loop_stage::run);
-  // Of a run that has trained enough, or continues: as if the loop had
-  // returned, unless it was ended before it left by itself.
-  if (auto stop = context.stop_info();
-      outcome.stopped && !control.ended() && stop
-      && (stop->kind == stop_info::kind_type::finished
-          || stop->kind == stop_info::kind_type::continues))
+  // As if the loop had returned, unless it was ended before it had left.
+  if (outcome.stopped && rank_access{context}.leaves_by_itself()
+      && !control.ended())
     outcome = {};
   // A loop may swallow what leaves `report`; the rank has failed all the same.
   if (auto& failure = rank_access{context}.hook_failure())

@@ -160,13 +160,8 @@ void train_context::send(const metrics& values,
   if (in_hook_)
     leave_loop({ec::invalid_argument,
                 concat("rank ", rank(), ": report() was called by on_report")});
-  if (auto stop = link.stop_info(); stop && !knows_stop_) {
-    if (stop->kind == stop_info::kind_type::finished)
-      throw run_stopped{{ec::stopped, "the run ends: " + stop->reason}};
-    if (stop->kind == stop_info::kind_type::continues)
-      throw run_stopped{
-        {ec::stopped, "the next attempt continues: " + stop->reason}};
-  }
+  if (auto stop = link.stop_info(); stop && !knows_stop_)
+    leave_by_itself(*stop);
   call_before_report();
   value_or_leave(validate(values));
   std::chrono::duration<double> step =
@@ -197,6 +192,16 @@ void train_context::send(const metrics& values,
   if (on_report_)
     call_hook(values, mine);
   step_begin_ = std::chrono::steady_clock::now();
+}
+
+void train_context::leave_by_itself(const troupe::stop_info& stop) {
+  using kind = stop_info::kind_type;
+  if (stop.kind != kind::finished && stop.kind != kind::continues)
+    return;
+  leaves_by_itself_ = true;
+  auto what = stop.kind == kind::finished ? "the run ends: "
+                                          : "the next attempt continues: ";
+  throw run_stopped{{ec::stopped, what + stop.reason}};
 }
 
 void train_context::warn_of_unread_checkpoint(rank_link& link) {

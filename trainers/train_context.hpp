@@ -178,6 +178,7 @@ private:
   internal::rank_link& link_for(const char* call);
   std::string broadcast(expected<std::string> bytes);
   void call_before_report();
+  void leave_by_itself(const troupe::stop_info& stop);
   void warn_of_unread_checkpoint(internal::rank_link& link);
   void send(const metrics& values, std::optional<staged_checkpoint> files,
             const report_options& options);
@@ -196,6 +197,7 @@ private:
   bool in_hook_ = false;
   std::string stop_request_;
   mutable std::atomic<bool> knows_stop_ = false; // `stop_requested()` said so
+  bool leaves_by_itself_ = false;
   error hook_failure_;
   std::any data_plane_;
   const internal::owner_process process_;
@@ -240,6 +242,10 @@ public:
   before_report(std::function<void()> f) const {
     return x_.before_report(std::move(f));
   }
+
+  /// Whether `report` threw `run_stopped` because the run has trained enough,
+  /// or continues in another attempt; not because a request was refused.
+  bool leaves_by_itself() const noexcept { return x_.leaves_by_itself_; }
 
   /// Why the hook of reports failed; `ec::none` if it did not.
   const error& hook_failure() const noexcept { return x_.hook_failure_; }

@@ -43,11 +43,14 @@ public:
 
   using index_and_wait = std::pair<std::uint64_t, bool>;
 
+  std::optional<troupe::stop_info> stop_info() const override { return stop; }
+
   std::vector<index_and_wait> sent;
   std::vector<std::string> logged;
   std::vector<std::string> asked; ///< Names of checkpoints.
   expected<void> answer;
   expected<std::string> offered;
+  std::optional<troupe::stop_info> stop;
 };
 
 class train_context_test : public testing::Test {
@@ -238,6 +241,23 @@ TEST_F(train_context_test, a_stop_is_not_a_failure) {
     });
   EXPECT_THROW(context.report({}), run_stopped);
   EXPECT_FALSE(rank_access{context}.hook_failure());
+}
+
+TEST_F(train_context_test, knows_whether_a_loop_left_by_itself) {
+  using kind = stop_info::kind_type;
+  auto context = make();
+  link->answer = failure(ec::stopped, "the run was asked to stop");
+  EXPECT_THROW(context.report({}), run_stopped);
+  for (auto why : {kind::preempted, kind::stopped}) {
+    link->stop = {why, "the queue is empty", {}};
+    EXPECT_THROW(context.report({}), run_stopped);
+  }
+  EXPECT_FALSE(rank_access{context}.leaves_by_itself());
+  EXPECT_EQ(link->sent.size(), 3u);
+  link->stop = {kind::finished, "it was good enough", {}};
+  EXPECT_THROW(context.report({}), run_stopped);
+  EXPECT_TRUE(rank_access{context}.leaves_by_itself());
+  EXPECT_EQ(link->sent.size(), 3u);
 }
 
 TEST_F(train_context_test, sends_the_refusal_of_a_value_that_is_too_large) {

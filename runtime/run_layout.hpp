@@ -47,6 +47,9 @@ inline constexpr const char* rotten_prefix = ".rotten-";
 /// Of the empty file that shows, for a moment, which owner new files get.
 inline constexpr const char* owner_prefix = ".owner-";
 
+/// Not of a run: the file that makes a folder that of a sweep.
+inline constexpr const char* sweep_description = "sweep.json";
+
 enum class entry_kind {
   file,
   tree,   ///< All that is in it is the run's.

@@ -62,6 +62,15 @@ expected<void> refuse_other_owner(const held_folder& folder) {
                         ": choose another run.name or storage_path"));
 }
 
+expected<void> refuse_sweep(const held_folder& folder) {
+  TROUPE_TRY(auto found, folder.look_up_link(run_layout::sweep_description));
+  if (!found.exists())
+    return {};
+  return failure(ec::conflict, folder.path().string()
+                                 + " is the folder of a sweep: choose another "
+                                   "run.name");
+}
+
 expected<held_folder> open_run_folder(const fs::path& path) {
   TROUPE_TRY_VOID(make_folders(path.parent_path(), storage_mode));
   if (::mkdir(path.c_str(), 0700) == 0) {
@@ -152,6 +161,7 @@ run_folder::open_new(const fs::path& storage_path) {
 
 expected<std::unique_ptr<run_folder>> run_folder::take(held_folder folder) {
   TROUPE_TRY_VOID(refuse_other_owner(folder));
+  TROUPE_TRY_VOID(refuse_sweep(folder));
   std::unique_ptr<run_folder> result{new run_folder{std::move(folder)}};
   TROUPE_TRY_VOID(result->take_lock());
   for (auto below : {run_layout::checkpoints, run_layout::logs,

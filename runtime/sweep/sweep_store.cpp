@@ -3,7 +3,6 @@
 #include <fcntl.h>
 
 #include <algorithm>
-#include <cstdio>
 
 #include "troupe/runtime/run_layout.hpp"
 #include "troupe/runtime/storage/checksum.hpp"
@@ -16,7 +15,7 @@ namespace troupe::internal {
 
 namespace {
 
-constexpr const char* description_file = "sweep.json";
+constexpr auto description_file = run_layout::sweep_description;
 constexpr const char* journal_file = "sweep.jsonl";
 constexpr const char* lock_name = "sweep.lock";
 
@@ -24,9 +23,21 @@ constexpr const char* lock_name = "sweep.lock";
 constexpr std::size_t max_description_bytes = 64 * 1024 * 1024;
 constexpr std::size_t max_journal_bytes = std::size_t{4} * 1024 * 1024 * 1024;
 
+constexpr const char* started = "sweep_begun";
+constexpr const char* finished = "sweep_ended";
 constexpr const char* begun = "trial_begun";
 constexpr const char* ended = "trial_ended";
 constexpr const char* compared = "trial_compared";
+
+struct start_line {
+  std::string kind = started;
+  sweep_start content;
+};
+
+struct end_line {
+  std::string kind = finished;
+  sweep_end content;
+};
 
 /// Two lines of the journal about a trial.
 struct trial_line {
@@ -38,6 +49,16 @@ struct comparison_line {
   std::string kind = compared;
   trial_comparison content;
 };
+
+std::string now_text() {
+  return utc_text(std::chrono::system_clock::now(), "%Y-%m-%dT%H:%M:%SZ");
+}
+
+process_identity to_process(const json::document& x) {
+  if (auto result = process_from_line(json::to_text(x)))
+    return std::move(*result);
+  throw json::format_error{"names no process"};
+}
 
 /// Whether *name* is that of a file that only runs have.
 bool is_of_a_run(const std::string& name) {
@@ -53,6 +74,22 @@ template <class Fields>
 void fields_of(Fields& f, sweep_description& x) {
   f.format(1)("name", x.name)("id", x.id)("begun", x.begun);
   f("searcher", x.searcher)("space", x.space);
+}
+
+template <class Fields>
+void fields_of(Fields& f, start_line& x) {
+  auto& y = x.content;
+  f("event", x.kind)("time", y.time)("metric", y.metric)("trials", y.trials);
+  f("order", number_of(y.order, score_order::min));
+  f("driver", text_as([line = to_line(y.driver)] { return line; },
+                      [&y](const document& in) { y.driver = to_process(in); }));
+}
+
+template <class Fields>
+void fields_of(Fields& f, end_line& x) {
+  auto& y = x.content;
+  f("event", x.kind)("time", y.time)("reason", y.reason);
+  f("status", number_of(y.status, run_status_kind::preempted));
 }
 
 template <class Fields>
@@ -77,6 +114,71 @@ void fields_of(Fields& f, comparison_line& x) {
 
 namespace {
 
+/// Adds what a line about a trial says.
+void add_trial(sweep_history& to, const std::string& kind,
+               const json::document& x) {
+  trial_line read;
+  read.kind = kind;
+  json::field_reader fields{x};
+  fields_of(fields, read);
+  auto& one = read.content;
+  auto& all = to.trials;
+  if (one.index > all.size() || (kind == begun && one.index != all.size())
+      || (kind == ended && one.index == all.size()))
+    throw json::format_error{concat("a line about trial ", one.index,
+                                    " follows ", all.size(), " trials")};
+  one.name = trial_name(one.index);
+  if (kind == begun) {
+    all.push_back(std::move(one));
+  } else {
+    to.ends.push_back(one.index);
+    all.at(one.index) = std::move(one);
+  }
+}
+
+void add_line(sweep_history& to, const json::document& x) {
+  auto kind = json::to_text(json::field(x, "event"));
+  if (kind == started) {
+    to.start = json::from_fields<start_line>(x).content;
+    to.end.reset();
+  } else if (kind == finished) {
+    to.end = json::from_fields<end_line>(x).content;
+  } else if (kind == compared) {
+    to.comparisons.push_back(json::from_fields<comparison_line>(x).content);
+  } else if (kind == begun || kind == ended) {
+    add_trial(to, kind, x);
+  } else {
+    throw json::unknown_format{"has an event '" + kind
+                               + "' that this version does not know"};
+  }
+}
+
+/// Adds the whole lines of *text*; returns where they end.
+expected<std::size_t> read_lines(std::string_view text, const fs::path& path,
+                                 sweep_history& to) {
+  std::size_t number = 0, begin = 0;
+  for (auto end = text.find('\n'); end != text.npos;
+       begin = end + 1, end = text.find('\n', begin)) {
+    ++number;
+    auto line = text.substr(begin, end + 1 - begin);
+    auto what = concat(path.string(), ", line ", number);
+    TROUPE_TRY_VOID(verify_sum(line, what));
+    auto add = [&to](const json::document& x) {
+      add_line(to, x);
+      return true;
+    };
+    TROUPE_TRY_VOID(json::read<bool>(line, what, add));
+  }
+  return begin;
+}
+
+expected<sweep_description> parse_description(const std::string& text,
+                                              const fs::path& path) {
+  TROUPE_TRY_VOID(verify_sum(text, path.string()));
+  return json::read<sweep_description>(text, path.string(),
+                                       json::from_fields<sweep_description>);
+}
+
 template <class Line>
 std::string line_of(Line x) {
   auto text = json::open_object(x, ",");
@@ -86,10 +188,33 @@ std::string line_of(Line x) {
 
 } // namespace
 
-std::string trial_name(std::size_t index) {
-  char text[32];
-  std::snprintf(text, sizeof(text), "trial-%04zu", index);
-  return text;
+expected<bool> is_sweep(const fs::path& path) {
+  TROUPE_TRY(auto folder, look_up(path));
+  if (!folder.is_folder())
+    return false;
+  return look_up(path / description_file).map([](const auto& found) {
+    return found.is_file();
+  });
+}
+
+expected<sweep_content> read_sweep(const fs::path& path) {
+  TROUPE_TRY(auto is_one, is_sweep(path));
+  if (!is_one)
+    return failure(ec::invalid_argument,
+                   path.string()
+                     + " is not the folder of a sweep: it has no sweep.json");
+  TROUPE_TRY(auto folder, held_folder::follow(path));
+  sweep_content result;
+  TROUPE_TRY(auto text,
+             folder.read_file(description_file, max_description_bytes));
+  TROUPE_TRY(result.description,
+             parse_description(text, path / description_file));
+  TROUPE_TRY(auto journal, folder.look_up_link(journal_file));
+  if (!journal.exists())
+    return result;
+  TROUPE_TRY(auto lines, folder.read_file(journal_file, max_journal_bytes));
+  TROUPE_TRY_VOID(read_lines(lines, path / journal_file, result.history));
+  return result;
 }
 
 expected<std::unique_ptr<sweep_store>>
@@ -138,10 +263,7 @@ expected<void> sweep_store::describe(sweep_description x) {
   if (there.exists()) {
     TROUPE_TRY(auto text,
                folder_.read_file(description_file, max_description_bytes));
-    TROUPE_TRY_VOID(verify_sum(text, file.string()));
-    TROUPE_TRY(description_,
-               json::read<sweep_description>(
-                 text, file.string(), json::from_fields<sweep_description>));
+    TROUPE_TRY(description_, parse_description(text, file));
     auto differs = [&](const char* what, const std::string& before,
                        const std::string& now) {
       return failure(ec::conflict,
@@ -161,7 +283,7 @@ expected<void> sweep_store::describe(sweep_description x) {
     x.begun = description_.begun;
   } else {
     x.id = new_id();
-    x.begun = utc_text(std::chrono::system_clock::now(), "%Y-%m-%dT%H:%M:%SZ");
+    x.begun = now_text();
   }
   auto text = json::open_object(x);
   append_sum(text);
@@ -179,51 +301,9 @@ expected<void> sweep_store::open_journal() {
   TROUPE_TRY_VOID(folder_.sync());
   TROUPE_TRY(auto text, read_open_file(file, file_path, max_journal_bytes));
   TROUPE_TRY(journal_, append_file::take(std::move(file), file_path));
-  std::size_t number = 0, begin = 0;
-  for (auto end = text.find('\n'); end != text.npos;
-       begin = end + 1, end = text.find('\n', begin)) {
-    ++number;
-    auto line = std::string_view{text}.substr(begin, end + 1 - begin);
-    auto what = concat(file_path.string(), ", line ", number);
-    TROUPE_TRY_VOID(verify_sum(line, what));
-    TROUPE_TRY_VOID(read_line(line, what));
-  }
+  TROUPE_TRY(auto end, read_lines(text, file_path, history_));
   // The rest is what a killed process could not finish.
-  return journal_.cut(begin);
-}
-
-expected<void> sweep_store::read_line(std::string_view line,
-                                      const std::string& what) {
-  auto read = [this](const json::document& x) {
-    auto kind = json::to_text(json::field(x, "event"));
-    if (kind == compared) {
-      history_.comparisons.push_back(
-        json::from_fields<comparison_line>(x).content);
-      return true;
-    }
-    if (kind != begun && kind != ended)
-      throw json::unknown_format{"has an event '" + kind
-                                 + "' that this version does not know"};
-    trial_line read;
-    read.kind = kind;
-    json::field_reader fields{x};
-    fields_of(fields, read);
-    auto& one = read.content;
-    auto& all = history_.trials;
-    if (one.index > all.size() || (kind == begun && one.index != all.size()))
-      throw json::format_error{concat("a line about trial ", one.index,
-                                      " follows ", all.size(), " trials")};
-    one.name = trial_name(one.index);
-    if (kind == begun) {
-      all.push_back(std::move(one));
-    } else {
-      history_.ends.push_back(one.index);
-      all.at(one.index) = std::move(one);
-    }
-    return true;
-  };
-  TROUPE_TRY_VOID(json::read<bool>(line, what, read));
-  return {};
+  return journal_.cut(end);
 }
 
 expected<void> sweep_store::append(const std::string& line, bool is_durable) {
@@ -232,6 +312,17 @@ expected<void> sweep_store::append(const std::string& line, bool is_durable) {
     TROUPE_TRY_VOID(journal_.append(line));
   }
   return is_durable ? journal_.sync() : expected<void>{};
+}
+
+expected<void> sweep_store::start(sweep_start x) {
+  x.driver = own_identity();
+  x.time = now_text();
+  return append(line_of(start_line{started, std::move(x)}), false);
+}
+
+expected<void> sweep_store::finish(sweep_end x) {
+  x.time = now_text();
+  return append(line_of(end_line{finished, std::move(x)}), true);
 }
 
 expected<void> sweep_store::begin(const trial& x) {

@@ -9,6 +9,7 @@
 #include "troupe/runtime/config/run_config.hpp"
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/fs.hpp"
+#include "troupe/runtime/process/processes.hpp"
 #include "troupe/runtime/storage/append_file.hpp"
 #include "troupe/runtime/storage/file_lock.hpp"
 #include "troupe/runtime/storage/held_folder.hpp"
@@ -33,13 +34,45 @@ struct trial_comparison {
   halving::entry content;
 };
 
+/// One start of a sweep, and what may differ from one to the next.
+struct sweep_start {
+  process_identity driver;
+  std::string time;   ///< UTC, ISO 8601.
+  std::string metric; ///< That trials are compared by.
+  score_order order = score_order::min;
+  std::optional<std::size_t> trials; ///< How many there are to be, if known.
+};
+
+/// How a start has ended.
+struct sweep_end {
+  run_status_kind status = run_status_kind::finished;
+  std::string time;   ///< UTC, ISO 8601.
+  std::string reason; ///< Why it did not come to the end of the sweep.
+};
+
 /// What `sweep.jsonl` has about the starts before this one.
 struct sweep_history {
-  std::vector<trial> trials;     ///< By index; those that have not ended are
-                                 ///< `running`.
+  std::optional<sweep_start> start; ///< The last one.
+  std::optional<sweep_end> end;     ///< Of the last one; unset: it was killed,
+                                    ///< or is under way.
+  std::vector<trial> trials;        ///< By index; those that have not ended are
+                                    ///< `running`.
   std::vector<std::size_t> ends; ///< Indices of trials in order of their ends.
   std::vector<trial_comparison> comparisons;
 };
+
+/// A sweep as a reader finds it.
+struct sweep_content {
+  sweep_description description;
+  sweep_history history;
+};
+
+/// Whether *path* is the folder of a sweep.
+expected<bool> is_sweep(const fs::path& path);
+
+/// Reads the sweep in the folder *path*, which a driver may hold meanwhile.
+/// `ec::invalid_argument`: it is not a sweep's; `ec::corrupt`: a damaged file.
+expected<sweep_content> read_sweep(const fs::path& path);
 
 /// The durable part of a sweep: the folder `<storage>/<name>` with `sweep.json`
 /// and the journal `sweep.jsonl`, beside the folders of its trials.
@@ -63,6 +96,12 @@ public:
   const sweep_description& description() const noexcept { return description_; }
   const sweep_history& history() const noexcept { return history_; }
 
+  /// This start begins to run trials: adds the driver and the time to *x*.
+  expected<void> start(sweep_start x);
+
+  /// It ends, with *x* and the time.
+  expected<void> finish(sweep_end x);
+
   /// Durable when it returns.
   expected<void> begin(const trial& x);
   expected<void> end(const trial& x);
@@ -77,7 +116,6 @@ private:
   expected<void> refuse_others() const;
   expected<void> describe(sweep_description x);
   expected<void> open_journal();
-  expected<void> read_line(std::string_view line, const std::string& what);
   expected<void> append(const std::string& line, bool is_durable);
 
   held_folder folder_;

@@ -4,7 +4,9 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "troupe/runtime/config/run_config.hpp"
 #include "troupe/runtime/metrics/metrics.hpp"
 #include "troupe/runtime/values/run_status.hpp"
 
@@ -33,6 +35,10 @@ namespace internal {
 
 /// `trial-0007`.
 std::string trial_name(std::size_t index);
+
+/// The finished one with the best score; of equals the first. Null: none has a
+/// score.
+const trial* best_of(const std::vector<trial>& trials, score_order order);
 
 } // namespace internal
 

@@ -33,6 +33,10 @@ struct sweep_options {
   /// Most trials at once. Unset: as many as this host has cores (or GPUs) for,
   /// one core for each rank that claims none.
   std::optional<int> max_concurrent;
+  /// Trials that may fail before one has finished: the program is wrong then,
+  /// not their params, and the sweep ends. Those of earlier starts do not
+  /// count. Unset: without limit.
+  std::optional<std::size_t> max_failed_trials = 3;
   /// Changes the config of a trial's run before it begins; called on the thread
   /// of `fit()`. For trackers and callbacks of its own, which serve one run at
   /// a time. Name and storage path are the sweep's.

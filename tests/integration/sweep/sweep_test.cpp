@@ -11,6 +11,7 @@
 
 #include "tests/integration/run/victim.hpp"
 #include "tests/support/temporary_folder.hpp"
+#include "troupe/runtime/sweep/sweep_store.hpp"
 
 namespace troupe::internal::test {
 
@@ -189,6 +190,41 @@ TEST_F(sweep_test, continues_without_a_trial_that_fails) {
   EXPECT_TRUE(x.best());
 }
 
+TEST_F(sweep_test, ends_by_itself_once_trials_fail_and_none_finishes) {
+  auto options = sweep_options{.searcher = grid_search(), .max_concurrent = 1};
+  auto x = search(widths(5), options, {.fails_from = 1});
+  ASSERT_TRUE(x.error);
+  EXPECT_EQ(x.error->code, ec::rank_failed);
+  EXPECT_EQ(x.trials.size(), 3u);
+  EXPECT_THAT(message_of(x),
+              HasSubstr("3 trials failed and none has finished"));
+  EXPECT_THAT(message_of(x), HasSubstr("the first, trial-0000: "));
+  EXPECT_THAT(message_of(x), HasSubstr("it is too wide"));
+  auto kept = read_sweep(path());
+  ASSERT_TRUE(kept);
+  ASSERT_TRUE(kept->history.end);
+  EXPECT_EQ(kept->history.end->reason, message_of(x));
+  // The program was corrected.
+  x = search(widths(5), options);
+  EXPECT_EQ(message_of(x), "");
+  EXPECT_EQ(x.trials.size(), 5u);
+  EXPECT_TRUE(x.best());
+}
+
+TEST_F(sweep_test, a_run_is_refused_the_name_of_a_sweep) {
+  auto x = search(widths(1), {.searcher = grid_search()});
+  ASSERT_FALSE(x.error) << x.error->message;
+  auto journal = bytes_of(path() / "sweep.jsonl");
+  auto refused = data_parallel_trainer{train, settings{}, run()}.fit();
+  ASSERT_TRUE(refused.error);
+  EXPECT_EQ(refused.error->code, ec::conflict);
+  EXPECT_EQ(refused.error->message,
+            path().string()
+              + " is the folder of a sweep: choose another run.name");
+  EXPECT_FALSE(fs::exists(path() / "run.json"));
+  EXPECT_EQ(bytes_of(path() / "sweep.jsonl"), journal);
+}
+
 TEST_F(sweep_test, resumes_after_a_kill_without_repeating_a_trial) {
   auto go = storage_ / "go";
   victim sweeping{storage_.path().string(), go.string()};
@@ -282,6 +318,8 @@ TEST_F(sweep_test, refuses_what_can_never_work_and_writes_nothing) {
   EXPECT_THAT(refusal(widths(2), {.trials = 0}), HasSubstr("trials"));
   EXPECT_THAT(refusal(widths(2), {.max_concurrent = 0}),
               HasSubstr("max_concurrent"));
+  EXPECT_THAT(refusal(widths(2), {.max_failed_trials = 0}),
+              HasSubstr("max_failed_trials"));
   EXPECT_THAT(refusal(widths(2), {.halving = halving_options{.reduction = 1}}),
               HasSubstr("halving.reduction"));
   auto unnamed =

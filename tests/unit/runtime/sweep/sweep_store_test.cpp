@@ -68,6 +68,42 @@ TEST_F(sweep_store_test, returns_what_an_earlier_start_has_stored) {
   EXPECT_EQ(x.comparisons[0].content, (halving::entry{1, 0, 0.5, false}));
 }
 
+TEST_F(sweep_store_test, shows_a_reader_the_sweep_while_a_driver_has_it) {
+  auto store = open().value();
+  sweep_start begin;
+  begin.metric = "val/loss";
+  begin.order = score_order::max;
+  begin.trials = 7;
+  ASSERT_TRUE(store->start(begin));
+  ASSERT_TRUE(store->begin(trial_of(0)));
+  auto path = storage_ / "sweep";
+  auto seen = read_sweep(path);
+  ASSERT_TRUE(seen) << seen.error().message;
+  EXPECT_EQ(seen->description.id, store->description().id);
+  EXPECT_EQ(seen->history.trials.size(), 1u);
+  ASSERT_TRUE(seen->history.start);
+  EXPECT_EQ(seen->history.start->driver, own_identity());
+  EXPECT_EQ(seen->history.start->metric, "val/loss");
+  EXPECT_EQ(seen->history.start->order, score_order::max);
+  EXPECT_EQ(seen->history.start->trials, 7u);
+  EXPECT_FALSE(seen->history.end);
+  ASSERT_TRUE(store->finish({run_status_kind::aborted, "", "a signal"}));
+  // Half a line is not damage: the driver writes it now.
+  auto journal = bytes_of(file("sweep.jsonl"));
+  write_bytes(file("sweep.jsonl"), journal + "{\"ev");
+  seen = read_sweep(path);
+  ASSERT_TRUE(seen) << seen.error().message;
+  ASSERT_TRUE(seen->history.end);
+  EXPECT_EQ(seen->history.end->status, run_status_kind::aborted);
+  EXPECT_EQ(seen->history.end->reason, "a signal");
+  write_bytes(file("sweep.jsonl"), journal);
+  ASSERT_TRUE(store->start(begin));
+  EXPECT_FALSE(read_sweep(path)->history.end) << "it is under way again";
+  auto other = read_sweep(storage_.path());
+  ASSERT_FALSE(other);
+  EXPECT_EQ(other.error().code, ec::invalid_argument);
+}
+
 TEST_F(sweep_store_test, forgets_a_line_that_was_not_finished) {
   ASSERT_TRUE(open().value()->begin(trial_of(0)));
   auto whole = bytes_of(file("sweep.jsonl"));

@@ -1,0 +1,162 @@
+#include "troupe/trainers/sweep/sweep_plan.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <string_view>
+
+#include "troupe/runtime/text.hpp"
+
+namespace troupe::internal {
+
+namespace {
+
+std::string text_of(const metric_value& x) {
+  if (auto text = std::get_if<std::string>(&x.variant()))
+    return *text;
+  std::string result;
+  append_scalar(
+    result, x.variant(), [&](double number) { append_plain(result, number); },
+    [](std::string_view) {});
+  return result;
+}
+
+field_texts texts_of(const metrics& params) {
+  field_texts result;
+  for (auto& [name, value] : params)
+    result.emplace_back(name, text_of(value));
+  return result;
+}
+
+/// How many trials of *x* fit onto this host at once.
+int concurrency(const scaling_config& x) {
+  auto host = local_resources();
+  auto ranks = world_size_of(x);
+  auto each = x.resources_per_worker.cpus.value_or(1);
+  auto result = each > 0 ? std::floor(host.cpus / (each * ranks)) : host.cpus;
+  // The GPUs of a run are the first ones.
+  if (!gpus_of(x, 0).empty())
+    result = 1;
+  return std::max(static_cast<int>(result), 1);
+}
+
+expected<void> check_options(const sweep_options& x, const searcher& chooser) {
+  auto refuse = [](std::string what) {
+    return failure(ec::invalid_config, "sweep_options::" + std::move(what));
+  };
+  if (x.metric.empty())
+    return refuse("metric is empty: name what trials are compared by");
+  if (x.trials && *x.trials < 1)
+    return refuse("trials must be >= 1 or unset, got 0");
+  if (!x.trials && !chooser.is_finite())
+    return refuse("trials is unset, but the searcher (" + chooser.name()
+                  + ") never ends by itself");
+  if (x.max_concurrent && *x.max_concurrent < 1)
+    return refuse(
+      concat("max_concurrent must be >= 1 or unset, got ", *x.max_concurrent));
+  if (x.max_failed_trials && *x.max_failed_trials < 1)
+    return refuse("max_failed_trials must be >= 1 or unset, got 0");
+  if (!x.halving)
+    return {};
+  return internal::validate(*x.halving);
+}
+
+/// Refuses a space whose values do not fit into the fields of the loop's
+/// config.
+expected<void> check_fields(const search_space& space, const train_loop& loop) {
+  if (!loop.changed)
+    return failure(ec::invalid_config,
+                   "the config of the train loop has no named fields for the "
+                   "params of a sweep: add TROUPE_FIELDS to it");
+  for (auto& param : space)
+    for (auto& value : grid_values(param.range, 2))
+      if (auto ok = loop.changed({{param.name, text_of(value)}}, false); !ok)
+        return failure(ec::invalid_config,
+                       "the param '" + param.name
+                         + "' of the sweep: " + ok.error().message);
+  return {};
+}
+
+/// Refuses what cannot serve several runs at once.
+expected<void> check_sharing(const run_request& x, int at_once) {
+  if (x.scaling.agents > 0)
+    return failure(ec::invalid_config,
+                   "the trials of a sweep run on this host: scaling.agents "
+                   "must be 0");
+  auto is_shared = !x.run.callbacks.empty() || !x.run.trackers.empty();
+  if (is_shared && at_once > 1)
+    return failure(
+      ec::invalid_config,
+      concat("a callback or tracker serves one run at a time, but up to ",
+             at_once,
+             " trials run at once: give each its own with "
+             "sweep_options::prepare, or set max_concurrent to 1"));
+  return {};
+}
+
+} // namespace
+
+sweep_plan::sweep_plan(const run_request& request, const search_space& space,
+                       const sweep_options& options)
+  : request_(request), space_(space), options_(options),
+    searcher_(options.searcher ? options.searcher : random_search()) {}
+
+expected<void> sweep_plan::check() const {
+  TROUPE_TRY_VOID(internal::validate(space_));
+  TROUPE_TRY_VOID(check_options(options_, *searcher_));
+  TROUPE_TRY_VOID(internal::validate(request_));
+  TROUPE_TRY_VOID(check_fields(space_, request_.loop));
+  return check_sharing(request_, at_once());
+}
+
+int sweep_plan::at_once() const {
+  return options_.max_concurrent.value_or(concurrency(request_.scaling));
+}
+
+expected<run_request> sweep_plan::request_for(const trial& x,
+                                              const fs::path& path) const {
+  auto result = request_;
+  auto loop = request_.loop.changed(texts_of(x.params), true);
+  if (!loop)
+    return failure(loop.error().code,
+                   x.name + ": " + std::move(loop.error().message));
+  result.loop = std::move(*loop);
+  auto& run = result.run;
+  if (options_.prepare)
+    options_.prepare(x, run);
+  run.name = x.name;
+  run.storage_path = path;
+  run.if_finished = if_finished::refuse;
+  run.quiet = true;
+  if (options_.halving && options_.halving->max_reports) {
+    auto most = *options_.halving->max_reports;
+    run.stop.reports = std::min(run.stop.reports.value_or(most), most);
+  }
+  return result;
+}
+
+fs::path sweep_plan::storage_path() const {
+  return resolve(request_.run).storage_path;
+}
+
+sweep_description sweep_plan::description() const {
+  sweep_description result;
+  result.name = request_.run.name.value_or("sweep");
+  result.space = space_text(space_);
+  result.searcher = searcher_->name();
+  return result;
+}
+
+sweep_start sweep_plan::start() const {
+  sweep_start result;
+  result.metric = options_.metric;
+  result.order = options_.order;
+  result.trials = options_.trials;
+  return result;
+}
+
+sweep_rules sweep_plan::rules() const {
+  return {options_.metric, options_.order, options_.trials,
+          options_.max_failed_trials};
+}
+
+} // namespace troupe::internal

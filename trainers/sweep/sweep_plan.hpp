@@ -1,0 +1,50 @@
+#pragma once
+
+#include <memory>
+
+#include "troupe/runtime/error.hpp"
+#include "troupe/runtime/fs.hpp"
+#include "troupe/runtime/sweep/sweep_ledger.hpp"
+#include "troupe/runtime/sweep/sweep_store.hpp"
+#include "troupe/trainers/run_request.hpp"
+#include "troupe/trainers/sweep/sweep.hpp"
+
+namespace troupe::internal {
+
+/// What a sweep is to run: what the user gave, and the run of each trial made
+/// from it. The three references must outlive it.
+class sweep_plan {
+public:
+  sweep_plan(const run_request& request, const search_space& space,
+             const sweep_options& options);
+
+  /// Refuses what can never work; writes nothing.
+  expected<void> check() const;
+
+  /// Most trials under way.
+  int at_once() const;
+
+  /// The run of *x*, in the sweep's folder *path*; refuses params that do not
+  /// fit. Calls the user's `prepare`.
+  expected<run_request> request_for(const trial& x, const fs::path& path) const;
+
+  fs::path storage_path() const;
+  sweep_description description() const;
+  sweep_start start() const;
+  sweep_rules rules() const;
+
+  const search_space& space() const noexcept { return space_; }
+  const sweep_options& options() const noexcept { return options_; }
+  const std::shared_ptr<searcher>& chooser() const noexcept {
+    return searcher_;
+  }
+  bool is_quiet() const noexcept { return request_.run.quiet; }
+
+private:
+  const run_request& request_;
+  const search_space& space_;
+  const sweep_options& options_;
+  std::shared_ptr<searcher> searcher_;
+};
+
+} // namespace troupe::internal

@@ -1,0 +1,253 @@
+#include "troupe/trainers/sweep/sweep_run.hpp"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "troupe/runtime/text.hpp"
+
+namespace troupe::internal {
+
+namespace {
+
+/// How often the table is drawn.
+constexpr int redraw_ms = 200;
+
+} // namespace
+
+sweep_run::sweep_run(const sweep_plan& plan, sweep_result& outcome)
+  : plan_(plan), outcome_(outcome),
+    console_(plan.is_quiet() ? console_style::quiet : console_style::automatic),
+    wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+
+sweep_run::~sweep_run() {
+  if (judge_)
+    judge_->retire();
+}
+
+expected<void> sweep_run::open() {
+  TROUPE_TRY(store_,
+             sweep_store::open(plan_.storage_path(), plan_.description()));
+  outcome_.path = store_->path();
+  at_once_ = plan_.at_once();
+  auto& options = plan_.options();
+  std::optional<halving> rungs;
+  if (options.halving)
+    rungs.emplace(*options.halving, options.order);
+  judge_ =
+    std::make_shared<trial_judge>(options.metric, std::move(rungs), *store_);
+  judge_->restore(store_->history().comparisons);
+  ledger_.emplace(outcome_.trials, *store_, plan_.chooser(), plan_.rules());
+  TROUPE_TRY_VOID(ledger_->restore());
+  if (!outcome_.trials.empty())
+    console_.note(concat(store_->path().string(), ": ", ledger_->ended(),
+                         " trials have ended, ", ledger_->left_to_resume(),
+                         " are resumed"));
+  return {};
+}
+
+void sweep_run::run(caf::actor_system& system,
+                    interrupt_watch& signals) noexcept {
+  system_ = &system;
+  signals_ = &signals;
+  try {
+    auto begun = store_->start(plan_.start());
+    if (begun)
+      run_all();
+    else
+      fail(begun.error());
+  } catch (...) {
+    fail(caught("the sweep could not continue"));
+  }
+  // The system goes after the runs.
+  ask_to_end(interrupt::stop);
+  active_.clear();
+  outcome_.stop_requested = signals.asked() != interrupt::none;
+  note_end_of_start(signals.asked());
+  signals.answer(signals.asked());
+}
+
+void sweep_run::note_end_of_start(interrupt asked) noexcept {
+  try {
+    sweep_end x;
+    if (outcome_.error) {
+      x.reason = outcome_.error->message;
+      x.status = asked == interrupt::none      ? run_status_kind::errored
+                 : asked == interrupt::preempt ? run_status_kind::preempted
+                                               : run_status_kind::aborted;
+    }
+    if (auto ok = store_->finish(std::move(x)); !ok)
+      fail(ok.error());
+  } catch (...) {
+    fail(caught("the sweep could not note its end"));
+  }
+}
+
+void sweep_run::run_all() {
+  for (;;) {
+    end_trials();
+    if (auto asked = signals_->asked(); asked != interrupt::none) {
+      ask_to_end(asked);
+      fail({ec::stopped, "the sweep was stopped by a signal; start it again to "
+                         "resume it"});
+    }
+    if (auto ok = begin_trials(); !ok)
+      fail(ok.error());
+    if (active_.empty())
+      break;
+    show();
+    wait();
+  }
+  if (auto problem = judge_->problem())
+    fail(std::move(problem));
+  if (auto reason = ledger_->reason_to_end())
+    fail(std::move(*reason));
+  console_.note(totals_text(status()));
+}
+
+// -- beginning trials
+
+expected<void> sweep_run::begin_trials() {
+  while (!outcome_.error && !ledger_->is_hopeless()
+         && static_cast<int>(active_.size()) < at_once_) {
+    TROUPE_TRY(auto has_begun, begin_next());
+    if (!has_begun)
+      return {};
+  }
+  return {};
+}
+
+expected<bool> sweep_run::begin_next() {
+  if (auto begun = ledger_->next_begun())
+    return resume(std::move(*begun));
+  auto x = ledger_->next_new(plan_.space());
+  if (!x)
+    return false;
+  // Before it is recorded: params that do not fit leave nothing behind.
+  TROUPE_TRY(auto request, plan_.request_for(*x, store_->path()));
+  TROUPE_TRY_VOID(ledger_->begin(*x));
+  TROUPE_TRY_VOID(begin(std::move(*x), std::move(request)));
+  return true;
+}
+
+expected<bool> sweep_run::resume(trial x) {
+  // Its driver may have died between its end and the line about that.
+  auto before = result::from_path(store_->path() / x.name);
+  if (before && before->status == run_status_kind::finished) {
+    x.status = before->status;
+    x.metrics = before->metrics;
+    x.reason = before->stop_reason;
+    if (auto rows = before->metrics_history())
+      x.reports = rows->size();
+    TROUPE_TRY_VOID(note_end(std::move(x)));
+    return true;
+  }
+  TROUPE_TRY(auto request, plan_.request_for(x, store_->path()));
+  TROUPE_TRY_VOID(begin(std::move(x), std::move(request)));
+  return true;
+}
+
+expected<void> sweep_run::begin(trial x, run_request request) {
+  console_.log(trial_text(x, plan_.options().metric));
+  trial_thread::surroundings around;
+  around.system = system_;
+  around.enough = [judge = judge_, index = x.index](const report_batch& batch) {
+    return judge->judge(index, batch);
+  };
+  around.hurried = [this] { return signals_->count() > 1; };
+  around.ended = [this] {
+    std::uint64_t one = 1;
+    (void) !::write(wake_.get(), &one, sizeof(one));
+  };
+  TROUPE_TRY(auto started, trial_thread::start(std::move(x), std::move(request),
+                                               std::move(around)));
+  active_.push_back(std::move(started));
+  return {};
+}
+
+// -- ending trials
+
+void sweep_run::end_trials() {
+  for (std::size_t i = 0; i < active_.size();) {
+    if (!active_[i]->has_ended()) {
+      ++i;
+      continue;
+    }
+    auto x = std::move(active_[i]);
+    active_.erase(active_.begin() + static_cast<std::ptrdiff_t>(i));
+    if (auto ok = end(*x); !ok)
+      fail(ok.error());
+  }
+}
+
+expected<void> sweep_run::end(trial_thread& x) {
+  auto done = x.take_end();
+  left_threads_ = left_threads_ || x.left_threads();
+  show_notes(x);
+  if (!done)
+    return tl::unexpected{done.error()};
+  return *done ? note_end(std::move(**done)) : expected<void>{};
+}
+
+expected<void> sweep_run::note_end(trial x) {
+  console_.note(trial_text(x, plan_.options().metric));
+  return ledger_->end(std::move(x));
+}
+
+void sweep_run::ask_to_end(interrupt how) {
+  if (how <= asked_)
+    return;
+  asked_ = how;
+  for (auto& x : active_)
+    x->ask_to_end(how);
+}
+
+void sweep_run::fail(error reason) {
+  if (!outcome_.error)
+    outcome_.error = std::move(reason);
+}
+
+// -- waiting, and what is shown
+
+void sweep_run::wait() {
+  // A signal that was heeded stays readable.
+  auto signal_fd = asked_ == interrupt::none ? signals_->fd() : -1;
+  pollfd sources[] = {{wake_.get(), POLLIN, 0}, {signal_fd, POLLIN, 0}};
+  ::poll(sources, 2, redraw_ms);
+  std::uint64_t count = 0;
+  (void) !::read(wake_.get(), &count, sizeof(count));
+}
+
+void sweep_run::show() {
+  for (auto& x : active_)
+    show_notes(*x);
+  if (console_.style() == console_style::live)
+    console_.update(status());
+}
+
+void sweep_run::show_notes(trial_thread& x) {
+  for (auto& line : x.take_notes())
+    if (!line.starts_with("the run ends: ")) // `trial_text` says so, too.
+      console_.note(x.content().name + ": " + line);
+}
+
+sweep_status sweep_run::status() const {
+  sweep_status result;
+  auto& options = plan_.options();
+  result.metric = options.metric;
+  for (auto& x : active_)
+    result.running.push_back(x->snapshot());
+  std::ranges::sort(result.running, {}, &trial::index);
+  result.ended = ledger_->ended();
+  result.failed = ledger_->failed();
+  result.trials = options.trials;
+  if (auto best = best_of(outcome_.trials, options.order))
+    result.best = *best;
+  result.elapsed_s =
+    std::chrono::duration<double>{clock_type::now() - begin_}.count();
+  return result;
+}
+
+} // namespace troupe::internal

@@ -1,0 +1,82 @@
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <caf/actor_system.hpp>
+
+#include "troupe/callbacks/sweep_console.hpp"
+#include "troupe/runtime/error.hpp"
+#include "troupe/runtime/process/descriptor.hpp"
+#include "troupe/runtime/process/interrupt_watch.hpp"
+#include "troupe/runtime/sweep/sweep_ledger.hpp"
+#include "troupe/runtime/sweep/sweep_store.hpp"
+#include "troupe/runtime/sweep/trial_judge.hpp"
+#include "troupe/trainers/sweep/sweep.hpp"
+#include "troupe/trainers/sweep/sweep_plan.hpp"
+#include "troupe/trainers/sweep/trial_thread.hpp"
+
+namespace troupe::internal {
+
+/// One start of a sweep: keeps as many trials under way as may be, until none
+/// is left or it is asked to end. All decisions are made on the thread that
+/// calls `run`.
+class sweep_run {
+public:
+  /// Both references must outlive the run.
+  sweep_run(const sweep_plan& plan, sweep_result& outcome);
+  ~sweep_run();
+
+  sweep_run(const sweep_run&) = delete;
+  sweep_run& operator=(const sweep_run&) = delete;
+
+  /// Takes the sweep's folder, and what earlier starts left there.
+  expected<void> open();
+
+  /// Runs all trials. An error ends the sweep once those under way have ended.
+  void run(caf::actor_system& system, interrupt_watch& signals) noexcept;
+
+  /// Whether a thread uses the actor system that cannot be ended.
+  bool left_threads() const noexcept { return left_threads_; }
+
+  sweep_console& console() noexcept { return console_; }
+
+private:
+  using clock_type = std::chrono::steady_clock;
+
+  void run_all();
+  void note_end_of_start(interrupt asked) noexcept;
+  expected<void> begin_trials();
+  expected<bool> begin_next();
+  expected<bool> resume(trial x);
+  expected<void> begin(trial x, run_request request);
+  void end_trials();
+  expected<void> end(trial_thread& x);
+  expected<void> note_end(trial x);
+  void ask_to_end(interrupt how);
+  void wait();
+  void show();
+  void show_notes(trial_thread& x);
+  void fail(error reason);
+  sweep_status status() const;
+
+  const sweep_plan& plan_;
+  sweep_result& outcome_;
+  sweep_console console_;
+  int at_once_ = 1;
+  std::unique_ptr<sweep_store> store_;
+  std::optional<sweep_ledger> ledger_;
+  std::shared_ptr<trial_judge> judge_; // of runs that hang, too
+  bool left_threads_ = false;
+  clock_type::time_point begin_ = clock_type::now();
+  caf::actor_system* system_ = nullptr;
+  interrupt_watch* signals_ = nullptr;
+  interrupt asked_ = interrupt::none;
+  unique_fd wake_; // readable: a trial has ended
+  std::vector<std::unique_ptr<trial_thread>> active_;
+};
+
+} // namespace troupe::internal

@@ -1,0 +1,136 @@
+#include "troupe/trainers/sweep/trial_thread.hpp"
+
+#include <system_error>
+
+namespace troupe::internal {
+
+expected<std::unique_ptr<trial_thread>>
+trial_thread::start(trial x, run_request request, surroundings around) {
+  std::unique_ptr<trial_thread> result{
+    new trial_thread{std::move(x), std::move(around)}};
+  try {
+    // With the caller's signal mask, which programs that callbacks start have.
+    result->thread_ = std::thread{
+      [self = result.get(), request = std::move(request)]() mutable {
+        self->serve(std::move(request));
+      }};
+  } catch (const std::system_error& problem) {
+    return failure(ec::spawn, std::string{"no thread: "} + problem.what());
+  }
+  return result;
+}
+
+trial_thread::~trial_thread() {
+  ask_to_end(interrupt::stop);
+  if (thread_.joinable())
+    thread_.join();
+}
+
+void trial_thread::serve(run_request request) noexcept {
+  expected<result> outcome;
+  try {
+    outcome = run(std::move(request));
+  } catch (...) {
+    outcome = tl::unexpected{caught("the trial could not continue")};
+  }
+  {
+    std::lock_guard guard{mutex_};
+    outcome_ = std::move(outcome);
+  }
+  around_.ended();
+}
+
+expected<result> trial_thread::run(run_request request) {
+  run_surroundings around;
+  around.given_up = [this] {
+    std::lock_guard guard{mutex_};
+    return asked_ != interrupt::none;
+  };
+  around.enough = around_.enough;
+  TROUPE_TRY(
+    auto started,
+    run_handle::start(std::move(request), *around_.system, std::move(around)));
+  auto mine = std::make_shared<run_handle>(std::move(started));
+  {
+    std::lock_guard guard{mutex_};
+    handle_ = mine;
+    if (asked_ == interrupt::stop)
+      mine->stop();
+    else if (asked_ == interrupt::preempt)
+      mine->preempt();
+  }
+  return mine->wait(around_.hurried);
+}
+
+std::shared_ptr<run_handle> trial_thread::handle() const {
+  std::lock_guard guard{mutex_};
+  return handle_;
+}
+
+double trial_thread::seconds() const {
+  return std::chrono::duration<double>{std::chrono::steady_clock::now()
+                                       - begin_}
+    .count();
+}
+
+trial trial_thread::snapshot() const {
+  auto result = content_;
+  result.seconds = seconds();
+  if (auto run = handle()) {
+    auto now = run->status();
+    result.reports = now.reports;
+    result.metrics = std::move(now.last_metrics);
+  }
+  return result;
+}
+
+std::vector<std::string> trial_thread::take_notes() {
+  auto run = handle();
+  return run ? run->monitor().take_notes() : std::vector<std::string>{};
+}
+
+void trial_thread::ask_to_end(interrupt how) {
+  std::lock_guard guard{mutex_};
+  if (how <= asked_)
+    return;
+  asked_ = how;
+  if (handle_ && how == interrupt::stop)
+    handle_->stop();
+  else if (handle_)
+    handle_->preempt();
+}
+
+bool trial_thread::has_ended() const {
+  std::lock_guard guard{mutex_};
+  return outcome_.has_value();
+}
+
+expected<std::optional<trial>> trial_thread::take_end() {
+  thread_.join();
+  auto& outcome = *outcome_;
+  auto was_asked = asked_ != interrupt::none;
+  if (!outcome) {
+    if (was_asked && outcome.error().code == ec::stopped)
+      return std::nullopt;
+    return failure(outcome.error().code,
+                   content_.name + ": " + outcome.error().message);
+  }
+  auto done = content_;
+  done.status = outcome->status;
+  done.metrics = outcome->metrics;
+  done.seconds = seconds();
+  done.reports = handle_->status().reports;
+  done.reason = outcome->error ? outcome->error->message : outcome->stop_reason;
+  auto is_over = done.status == run_status_kind::finished
+                 || done.status == run_status_kind::errored;
+  if (!is_over && was_asked)
+    return std::nullopt;
+  return done;
+}
+
+bool trial_thread::left_threads() const {
+  auto run = handle();
+  return run && run->threads_left_behind() > 0;
+}
+
+} // namespace troupe::internal

@@ -128,13 +128,13 @@ expected<Answer> actor_link::ask(Message... message) {
 }
 
 expected<void> actor_link::receive(report_request answer) {
-  expected<void> result;
-  std::move(answer).receive([this](report_committed& x) { note_stop(x.stop); },
-                            [&](caf::error& reason) {
-                              result = tl::unexpected<error>{
-                                request_error(args_, reason)};
-                            });
-  return result;
+  TROUPE_TRY(auto committed,
+             answer_of<report_committed>(std::move(answer),
+                                         [this](const caf::error& reason) {
+                                           return request_error(args_, reason);
+                                         }));
+  note_stop(committed.stop);
+  return {};
 }
 
 } // namespace troupe::internal

@@ -21,7 +21,6 @@
 #include <caf/scoped_actor.hpp>
 
 #include "troupe/actors/agent_pulse.hpp"
-#include "troupe/actors/compat/messaging.hpp"
 #include "troupe/actors/door/dial.hpp"
 #include "troupe/actors/door/tls_link.hpp"
 #include "troupe/actors/host_agent.hpp"
@@ -36,9 +35,11 @@
 #include "troupe/runtime/hosts/network_addresses.hpp"
 #include "troupe/runtime/process/interrupt_watch.hpp"
 #include "troupe/runtime/process/spawner.hpp"
+#include "troupe/runtime/run_layout.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/store/ranks_lock.hpp"
 #include "troupe/runtime/text.hpp"
+#include "troupe/trainers/answer_of.hpp"
 #include "troupe/trainers/ticket_folder.hpp"
 
 namespace troupe::internal {
@@ -208,8 +209,8 @@ void end_with(const Handle& whom, std::shared_ptr<agent_ending> ending,
 /// Whether files can be made where ranks write their logs.
 expected<void> check_storage(const host_accepted& x) {
   TROUPE_TRY_VOID(open_ranks_ticket(x.run_path, x.token));
-  auto made =
-    make_temporary(AT_FDCWD, fs::path{x.run_path} / "logs" / "agent", 0600);
+  auto made = make_temporary(
+    AT_FDCWD, fs::path{x.run_path} / run_layout::logs / "agent", 0600);
   if (!made.file)
     return failure(
       ec::invalid_config,
@@ -319,22 +320,16 @@ private:
 
 template <class Answer, class... Message>
 expected<Answer> node_agent::ask(Message... message) {
-  expected<Answer> result = failure(ec::protocol, "no answer");
   caf::scoped_actor self{system_};
-  auto fail = [&](const caf::error& reason) {
-    auto why = from_caf(reason);
-    // Not the group's words: the driver has ended, or cannot be reached.
-    if (reason.category() != caf::type_id_v<ec>)
-      why.code = ec::stopped;
-    result = tl::unexpected<error>{std::move(why)};
-  };
-  auto answer = request(self, group_, answer_patience, std::move(message)...);
-  if constexpr (std::is_void_v<Answer>)
-    std::move(answer).receive([&] { result = {}; }, std::move(fail));
-  else
-    std::move(answer).receive([&](Answer& x) { result = std::move(x); },
-                              std::move(fail));
-  return result;
+  return answer_of<Answer>(
+    request(self, group_, answer_patience, std::move(message)...),
+    [](const caf::error& reason) {
+      auto why = from_caf(reason);
+      // Not the group's words: the driver has ended, or cannot be reached.
+      if (reason.category() != caf::type_id_v<ec>)
+        why.code = ec::stopped;
+      return why;
+    });
 }
 
 expected<void> node_agent::take_place(agent_facts facts, first_look& look) {

@@ -5,16 +5,17 @@
 #include <cstdio>
 #include <utility>
 
-#include "troupe/actors/compat/messaging.hpp"
 #include "troupe/actors/protocol/error_code.hpp"
 #include "troupe/actors/trainer.hpp"
 #include "troupe/runtime/process/processes.hpp"
 #include "troupe/runtime/process/secrets.hpp"
 #include "troupe/runtime/process/shared_segment.hpp"
 #include "troupe/runtime/process/stack_dump.hpp"
+#include "troupe/runtime/run_layout.hpp"
 #include "troupe/runtime/store/result.hpp"
 #include "troupe/runtime/text.hpp"
 #include "troupe/trainers/actor_link.hpp"
+#include "troupe/trainers/answer_of.hpp"
 #include "troupe/trainers/call_user_code.hpp"
 
 namespace troupe::internal {
@@ -28,36 +29,30 @@ struct loop_outcome : call_outcome {
 
 expected<start_loop> say_hello(network_waiter& self, const rank_args& args,
                                const trainer_actor& me) {
-  expected<start_loop> result = failure(ec::protocol, "no answer");
-  request(self, args.agent, caf::infinite,
-          trainer_ready{args.attempt, args.rank, getpid(), own_host_name()}, me)
-    .receive([&](start_loop& x) { result = std::move(x); },
-             [&](caf::error& reason) {
-               result = tl::unexpected<error>{from_caf(reason)};
-             });
-  return result;
+  return answer_of<start_loop>(
+    request(self, args.agent, caf::infinite,
+            trainer_ready{args.attempt, args.rank, getpid(), own_host_name()},
+            me),
+    from_caf);
 }
 
 expected<void> say_goodbye(network_waiter& self, const rank_args& args,
                            loop_outcome outcome) {
   // Before it is cut: a part of a secret would not be recognized.
   outcome.reason.message = cut_reason(redacted(outcome.reason.message));
-  expected<void> result;
-  request(self, args.agent, caf::infinite,
-          loop_ended{args.attempt, args.rank, std::move(outcome.reason),
-                     outcome.stopped})
-    .receive([] {},
-             [&](caf::error& reason) {
-               result = tl::unexpected<error>{from_caf(reason)};
-             });
-  return result;
+  return answer_of<void>(
+    request(self, args.agent, caf::infinite,
+            loop_ended{args.attempt, args.rank, std::move(outcome.reason),
+                       outcome.stopped}),
+    from_caf);
 }
 
 /// Where the rank shows what it waits for; from here on a rank process also
 /// answers requests for its stacks.
 std::shared_ptr<rank_activity> show_activity(const rank_facts& x) {
   if (!x.in_process)
-    answer_with_stacks(x.run_path + "/logs/" + stacks_name(x.rank));
+    answer_with_stacks(
+      concat(x.run_path, '/', run_layout::logs, '/', stacks_name(x.rank)));
   auto segment = shared_segment::attach(x.segment, {x.run_id, x.attempt});
   if (!segment) // It cannot be inspected then; nothing else depends on it.
     return std::make_shared<rank_activity>();

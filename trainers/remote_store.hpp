@@ -9,12 +9,12 @@
 #include <caf/scoped_actor.hpp>
 #include <caf/typed_actor.hpp>
 
-#include "troupe/actors/compat/messaging.hpp"
 #include "troupe/actors/protocol/type_ids.hpp"
 #include "troupe/runtime/hosts/link_papers.hpp"
 #include "troupe/runtime/process/rank_activity.hpp"
 #include "troupe/runtime/rendezvous/key_value_store.hpp"
 #include "troupe/runtime/run/loop_control.hpp"
+#include "troupe/trainers/answer_of.hpp"
 
 namespace troupe::internal {
 
@@ -56,22 +56,14 @@ struct agent_link {
 /// or for *reason*.
 error request_error(const agent_link& link, const caf::error& reason);
 
-/// Asks the agent behind *link* and waits for the answer, at most
-/// *limit*.
+/// Asks the agent behind *link* and waits for the answer, at most *limit*.
 template <class Answer, class Timeout, class... Message>
 expected<Answer> request_answer(caf::blocking_actor& self,
                                 const agent_link& link, Timeout limit,
                                 Message... message) {
-  expected<Answer> result = failure(ec::protocol, "no answer");
-  auto fail = [&](caf::error& reason) {
-    result = tl::unexpected<error>{request_error(link, reason)};
-  };
-  auto answer = request(&self, link.agent, limit, std::move(message)...);
-  if constexpr (std::is_void_v<Answer>)
-    std::move(answer).receive([&] { result = {}; }, fail);
-  else
-    std::move(answer).receive([&](Answer& x) { result = std::move(x); }, fail);
-  return result;
+  return answer_of<Answer>(
+    request(&self, link.agent, limit, std::move(message)...),
+    [&](const caf::error& reason) { return request_error(link, reason); });
 }
 
 /// The worker group's rendezvous store as a rank sees it. May be used from any

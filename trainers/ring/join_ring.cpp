@@ -14,9 +14,9 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 
+#include "troupe/runtime/process/random_hex.hpp"
 #include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
@@ -457,13 +457,7 @@ expected<ring_port> ring_port::open(const std::string& address) {
     ntohs(here.address.ss_family == AF_INET6
             ? reinterpret_cast<sockaddr_in6*>(&here.address)->sin6_port
             : reinterpret_cast<sockaddr_in*>(&here.address)->sin_port);
-  std::array<std::uint8_t, token_digits / 2> random{};
-  if (::getrandom(random.data(), random.size(), 0)
-      != static_cast<ssize_t>(random.size()))
-    return system_failure(ec::spawn, "no random numbers");
-  for (auto x : random)
-    for (auto digit : {x >> 4, x & 15})
-      result.token_ += "0123456789abcdef"[digit];
+  TROUPE_TRY(result.token_, random_hex(token_digits / 2));
   return result;
 }
 

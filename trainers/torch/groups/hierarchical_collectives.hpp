@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "troupe/trainers/ring/host_ring.hpp"
+#include "troupe/trainers/ring/ring_thread.hpp"
 #include "troupe/trainers/torch/groups/memory_collectives.hpp"
 #include "troupe/trainers/torch/groups/segment_exchange.hpp"
 

@@ -1,4 +1,4 @@
-#include "troupe/trainers/ring/host_ring.hpp"
+#include "troupe/trainers/ring/ring_thread.hpp"
 
 #include <csignal>
 #include <cstring>

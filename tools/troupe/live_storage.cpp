@@ -35,6 +35,20 @@ unique_fd driver_of(const found_run& x) {
                                              : unique_fd{};
 }
 
+unique_fd driver_of(const found_sweep& x) {
+  return x.presence == driver_presence::live
+           ? open_pidfd(x.content->history.start->driver.pid)
+           : unique_fd{};
+}
+
+/// Those of another folder that has its name now are read again.
+template <class T>
+void forget(T& x) {
+  x.facts.reset();
+  x.journal.reset();
+  x.driver.reset();
+}
+
 } // namespace
 
 expected<live_storage> live_storage::open(const fs::path& path) {
@@ -56,42 +70,77 @@ void live_storage::add_waits(std::vector<pollfd>& to) const {
   for (auto& [name, x] : runs_)
     if (x.driver)
       to.push_back({x.driver.get(), POLLIN, 0});
+  for (auto& [name, x] : sweeps_)
+    if (x.driver)
+      to.push_back({x.driver.get(), POLLIN, 0});
 }
 
-void live_storage::changed(run& x) {
-  x.version = ++version_;
+int live_storage::watch(watch_map& to, const fs::path& folder,
+                        const std::string& name, std::uint32_t what) {
+  auto result = ::inotify_add_watch(changes_.get(), folder.c_str(), what);
+  if (result >= 0)
+    to.emplace(result, name);
+  else if (errno != ENOENT && errno != ENOTDIR)
+    unwatched_.push_back(storage_error("watch", folder, errno).message);
+  return result;
+}
+
+void live_storage::watch_run(watch_map& to, const std::string& name, run& x) {
+  auto found = watch(to, x.path, name, of_run);
+  if (found == x.watch)
+    return;
+  if (x.watch >= 0)
+    forget(x);
+  x.watch = found;
+  changed(x);
 }
 
 // Every folder is watched: one that is not a run's may be about to become it.
 void live_storage::watch_all() {
-  std::map<int, std::string> watches;
+  watch_map watches;
   unwatched_.clear();
   boost::system::error_code code;
   for (fs::directory_iterator i{path_, code}, end; !code && i != end;
        i.increment(code)) {
     auto name = i->path().filename().string();
-    auto run = runs_.find(name);
-    auto watch = ::inotify_add_watch(changes_.get(), i->path().c_str(),
-                                     run == runs_.end() ? of_folder : of_run);
-    if (watch >= 0)
-      watches[watch] = name;
-    else if (errno != ENOENT && errno != ENOTDIR)
-      unwatched_.push_back(storage_error("watch", i->path(), errno).message);
-    if (run == runs_.end() || run->second.watch == watch)
-      continue;
-    auto& x = run->second;
-    if (x.watch >= 0) { // Another folder has its name now.
-      x.facts.reset();
-      x.journal.reset();
-      x.driver.reset();
-    }
-    x.watch = watch;
-    changed(x);
+    if (!runs_.contains(name))
+      watch(watches, i->path(), name,
+            sweeps_.contains(name) ? of_run : of_folder);
   }
+  for (auto& [name, x] : sweeps_)
+    for (auto& one : facts_of(x).trials())
+      if (one.status == run_status_kind::running)
+        watch(watches, x.path / one.name, name, of_run);
+  for (auto& [name, x] : runs_)
+    watch_run(watches, name, x);
   for (auto& [watch, name] : watches_)
     if (!watches.contains(watch))
       ::inotify_rm_watch(changes_.get(), watch);
   watches_ = std::move(watches);
+}
+
+void live_storage::look_at_names(const storage_content& content) {
+  std::set<std::string> names;
+  for (auto& path : content.runs) {
+    auto name = path.filename().string();
+    names.insert(name);
+    runs_.try_emplace(name).first->second.path = path;
+  }
+  std::erase_if(runs_, [&](auto& x) {
+    auto is_trial = x.first.find('/') != x.first.npos;
+    return is_trial ? !is_run(x.second.path).value_or(true)
+                    : !names.contains(x.first);
+  });
+  names.clear();
+  for (auto& path : content.sweeps) {
+    auto name = path.filename().string();
+    names.insert(name);
+    auto [i, is_new] = sweeps_.try_emplace(name);
+    i->second.path = path;
+    if (is_new)
+      changed(i->second);
+  }
+  std::erase_if(sweeps_, [&](auto& x) { return !names.contains(x.first); });
 }
 
 expected<void> live_storage::rescan() {
@@ -101,18 +150,57 @@ expected<void> live_storage::rescan() {
   TROUPE_TRY(auto itself, look_up(path_));
   if (!itself.is_folder())
     return failure(ec::storage, "the folder " + path_.string() + " is gone");
-  auto content = found ? std::move(*found) : storage_content{path_, {}, {}};
+  auto content = found ? std::move(*found) : storage_content{path_, {}, {}, {}};
+  look_at_names(content);
   strange_ = std::move(content.strange);
-  std::set<std::string> names;
-  for (auto& path : content.runs) {
-    auto name = path.filename().string();
-    names.insert(name);
-    runs_.try_emplace(name).first->second.path = path;
-  }
-  std::erase_if(runs_, [&](auto& x) { return !names.contains(x.first); });
   watch_all();
   ++version_;
   return {};
+}
+
+void live_storage::follow(const std::string& name) {
+  auto slash = name.find('/');
+  if (slash == name.npos || runs_.contains(name))
+    return;
+  auto of = sweeps_.find(name.substr(0, slash));
+  auto trial = name.substr(slash + 1);
+  if (of == sweeps_.end() || !trial.starts_with("trial-")
+      || trial.find('/') != trial.npos)
+    return;
+  auto path = of->second.path / trial;
+  if (!is_run(path).value_or(false))
+    return;
+  auto& x = runs_[name];
+  x.path = path;
+  watch_run(watches_, name, x);
+}
+
+// Returns whether the folder has to be looked through again: what is made or
+// removed may be what makes a folder a run, or a trial.
+bool live_storage::note(const std::string& name, std::uint32_t event) {
+  constexpr std::uint32_t made = IN_CREATE | IN_MOVED_TO;
+  constexpr std::uint32_t gone = IN_DELETE | IN_MOVED_FROM | IN_IGNORED;
+  if (auto run = runs_.find(name); run != runs_.end()) {
+    changed(run->second);
+    return (event & gone) != 0;
+  }
+  auto sweep = sweeps_.find(name);
+  if (sweep == sweeps_.end())
+    return true;
+  changed(sweep->second);
+  return (event & IN_ISDIR) != 0 && (event & (made | gone)) != 0;
+}
+
+void live_storage::look_at_drivers() {
+  auto look = [this](auto& all) {
+    for (auto& [name, x] : all)
+      if (x.driver && has_ended(x.driver, 0)) {
+        x.driver.reset();
+        changed(x);
+      }
+  };
+  look(runs_);
+  look(sweeps_);
 }
 
 expected<void> live_storage::look() {
@@ -127,28 +215,25 @@ expected<void> live_storage::look() {
         again = true;
         for (auto& [name, x] : runs_)
           changed(x);
+        for (auto& [name, x] : sweeps_)
+          changed(x);
       } else if (event.wd == own_watch_) {
         again = true;
-      } else if (auto i = watches_.find(event.wd); i != watches_.end()) {
-        auto run = runs_.find(i->second);
-        // What is made or removed may be what makes it a run.
-        again = again || run == runs_.end()
-                || (event.mask & (IN_DELETE | IN_MOVED_FROM | IN_IGNORED)) != 0;
-        if (run != runs_.end())
-          changed(run->second);
+      } else {
+        auto [first, last] = watches_.equal_range(event.wd);
+        for (auto i = first; i != last; ++i)
+          again = note(i->second, event.mask) || again;
       }
     }
-  for (auto& [name, x] : runs_)
-    if (x.driver && has_ended(x.driver, 0)) {
-      x.driver.reset();
-      changed(x);
-    }
+  look_at_drivers();
   return again ? rescan() : expected<void>{};
 }
 
 std::uint64_t live_storage::version(const std::string& name) const {
-  auto i = runs_.find(name);
-  return i == runs_.end() ? 0 : i->second.version;
+  if (auto i = runs_.find(name); i != runs_.end())
+    return i->second.version;
+  auto i = sweeps_.find(name);
+  return i == sweeps_.end() ? 0 : i->second.version;
 }
 
 std::optional<fs::path> live_storage::path_of(const std::string& name) const {
@@ -167,12 +252,30 @@ const found_run& live_storage::facts_of(run& x) {
   return *x.facts;
 }
 
+const found_sweep& live_storage::facts_of(sweep& x) {
+  if (!x.facts || x.read_version != x.version) {
+    x.facts = read_sweep_at(x.path);
+    x.read_version = x.version;
+    x.driver = driver_of(*x.facts);
+  }
+  return *x.facts;
+}
+
+std::string live_storage::sweep_json(const std::string& name) {
+  auto result = shown_json(facts_of(sweeps_.at(name)));
+  return json::text_of(result);
+}
+
 std::string live_storage::list_json() {
   json_object result;
   result["storage"] = utf8_text(path_.string());
   result["runs"] = json_object::array();
   for (auto& [name, x] : runs_)
-    result["runs"].push_back(to_json(facts_of(x)));
+    if (name.find('/') == name.npos)
+      result["runs"].push_back(to_json(facts_of(x)));
+  result["sweeps"] = json_object::array();
+  for (auto& [name, x] : sweeps_)
+    result["sweeps"].push_back(to_json(facts_of(x)));
   result["complaints"] = json_object::array();
   for (auto& x : strange_)
     result["complaints"].push_back(

@@ -10,13 +10,16 @@
 #include <vector>
 
 #include "tools/troupe/runs.hpp"
+#include "tools/troupe/sweeps.hpp"
 #include "troupe/callbacks/report_page/digest_reader.hpp"
 #include "troupe/runtime/process/descriptor.hpp"
 
 namespace troupe::tool {
 
-/// The runs of a storage folder, which the kernel says changed. Reads only what
-/// is asked for, and of a journal only what is new.
+/// The runs and sweeps of a storage folder, which the kernel says changed.
+/// Reads only what is asked for, and of a run's journal only what is new.
+///
+/// A trial of a sweep is the run `SWEEP/TRIAL`. It is not in the list.
 class live_storage {
 public:
   /// Errors are those of `look_into`.
@@ -28,17 +31,28 @@ public:
   /// Takes note of what has changed. An error: the folder itself is gone.
   expected<void> look();
 
-  /// Grows when something has changed in any run, or in the run *name*; 0:
-  /// there is no such run. No two states of a name have the same one.
+  /// From now on the trial *name*, as in `SWEEP/TRIAL`, is one of the runs, if
+  /// it is there.
+  void follow(const std::string& name);
+
+  /// Grows when something has changed in any run, or in the run or sweep
+  /// *name*; 0: there is none. No two states of a name have the same one.
   std::uint64_t version() const noexcept { return version_; }
   std::uint64_t version(const std::string& name) const;
 
-  /// All runs and what is strange in the folder, as one JSON object.
+  /// All runs and sweeps and what is strange in the folder, as one JSON object.
   std::string list_json();
 
   /// All about the run *name*, which exists: {"state", "can_stop", "run"}, the
   /// last as `page_data` has it.
   expected<std::string> run_json(const std::string& name);
+
+  bool is_sweep(const std::string& name) const {
+    return sweeps_.contains(name);
+  }
+
+  /// All about the sweep *name*, which exists: as `troupe show` prints it.
+  std::string sweep_json(const std::string& name);
 
   /// The folder of the run *name*; nothing if it is not one of the runs.
   std::optional<fs::path> path_of(const std::string& name) const;
@@ -56,18 +70,39 @@ private:
     internal::unique_fd driver; ///< Readable once its driver has ended.
   };
 
+  struct sweep {
+    fs::path path;
+    std::uint64_t version = 0;
+    std::uint64_t read_version = 0; ///< At which `facts` was read.
+    std::optional<found_sweep> facts;
+    internal::unique_fd driver; ///< Readable once its driver has ended.
+  };
+
+  using watch_map = std::multimap<int, std::string>;
+
   explicit live_storage(fs::path path) : path_(std::move(path)) {}
 
   expected<void> rescan();
+  void look_at_names(const storage_content& content);
   void watch_all();
-  void changed(run& x);
+  int watch(watch_map& to, const fs::path& folder, const std::string& name,
+            std::uint32_t what);
+  void watch_run(watch_map& to, const std::string& name, run& x);
+  bool note(const std::string& name, std::uint32_t event);
+  void look_at_drivers();
+  template <class T>
+  void changed(T& x) {
+    x.version = ++version_;
+  }
   const found_run& facts_of(run& x);
+  const found_sweep& facts_of(sweep& x);
 
   fs::path path_;
   internal::unique_fd changes_;
   int own_watch_ = -1;
-  std::map<int, std::string> watches_; ///< Names of folders by their watch.
+  watch_map watches_; ///< What a watch says that it has changed.
   std::map<std::string, run> runs_;
+  std::map<std::string, sweep> sweeps_;
   std::vector<strange_folder> strange_;
   std::vector<std::string> unwatched_; ///< Why a folder is not watched.
   std::uint64_t version_ = 1;

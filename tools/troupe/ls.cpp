@@ -2,11 +2,12 @@
 #include <memory>
 
 #include "tools/troupe/runs.hpp"
+#include "tools/troupe/sweeps.hpp"
 #include "tools/troupe/verbs.hpp"
 #include "troupe/callbacks/status_text.hpp"
 #include "troupe/runtime/text.hpp"
 
-// troupe ls: the runs of a storage folder.
+// troupe ls: the runs and sweeps of a storage folder.
 
 namespace troupe::tool {
 
@@ -56,22 +57,57 @@ std::string table_of(const std::vector<found_run>& runs,
   return out.text();
 }
 
+std::string table_of(const std::vector<found_sweep>& sweeps) {
+  table out{{{"SWEEP"},
+             {"STATE"},
+             {"TRIALS"},
+             {"STARTED"},
+             {"DURATION", true},
+             {"BEST"},
+             {"ID"}}};
+  for (auto& x : sweeps) {
+    auto state = x.state_name();
+    auto seconds = x.seconds();
+    auto begun = x.begun();
+    auto best = best_text(x);
+    auto planned = x.content && x.content->history.start
+                     ? x.content->history.start->trials
+                     : std::nullopt;
+    out.add({{x.name},
+             {state, color_of(state)},
+             {text_of(x.count(), planned)},
+             {begun ? time_text(*begun) : "-"},
+             {seconds ? elapsed_text(*seconds) : "-"},
+             {best.empty() ? "-" : best},
+             {x.content ? x.content->description.id.substr(0, 8) : "-"}});
+  }
+  return out.text();
+}
+
 void complain_about(const std::vector<found_run>& runs,
+                    const std::vector<found_sweep>& sweeps,
                     const storage_content& storage) {
   for (auto& run : runs)
     for (auto& problem : run.problems)
       complain(run.name + ": " + problem.message);
+  for (auto& sweep : sweeps)
+    for (auto& problem : sweep.problems)
+      complain(sweep.name + ": " + problem.message);
   for (auto& x : storage.strange)
     complain(x.path.filename().string() + ": " + x.reason.message);
 }
 
 json_object json_of(const std::vector<found_run>& runs,
+                    const std::vector<found_sweep>& sweeps,
                     const storage_content& storage) {
   auto result = json_object::object();
   result["storage"] = utf8_text(storage.path.string());
   result["runs"] = json_object::array();
   for (auto& run : runs)
     result["runs"].push_back(to_json(run));
+  result["sweeps"] = json_object::array();
+  for (auto& sweep : sweeps)
+    result["sweeps"].push_back(to_json(sweep));
   result["strange"] = json_object::array();
   for (auto& x : storage.strange) {
     auto entry = to_json(x.reason);
@@ -86,6 +122,8 @@ expected<int> ls(const ls_arguments& x) {
   TROUPE_TRY(auto storage, look_into(folder));
   if (x.names) {
     std::string names;
+    for (auto& path : storage.sweeps)
+      names += one_line(path.filename().string()) + '\n';
     for (auto& path : storage.runs)
       names += one_line(path.filename().string()) + '\n';
     print(names);
@@ -97,22 +135,31 @@ expected<int> ls(const ls_arguments& x) {
   std::ranges::stable_sort(runs, {}, [](const found_run& run) {
     return run.begun.value_or(found_run::time_point{});
   });
-  if (x.json)
-    print_json(json_of(runs, storage));
-  else if (runs.empty())
+  std::vector<found_sweep> sweeps;
+  for (auto& path : storage.sweeps)
+    sweeps.push_back(read_sweep_at(path));
+  std::ranges::stable_sort(sweeps, {}, [](const found_sweep& sweep) {
+    return sweep.begun().value_or(found_sweep::time_point{});
+  });
+  if (x.json) {
+    print_json(json_of(runs, sweeps, storage));
+  } else if (runs.empty() && sweeps.empty()) {
     print("no runs in " + one_line(storage.path.string()) + '\n');
-  else
-    print(table_of(runs, x));
+  } else {
+    auto text = runs.empty() ? "" : table_of(runs, x);
+    if (!sweeps.empty())
+      text += (text.empty() ? "" : "\n") + table_of(sweeps);
+    print(text);
+  }
   if (!x.json)
-    complain_about(runs, storage);
+    complain_about(runs, sweeps, storage);
   auto is_unreadable = [](const strange_folder& x) {
     return x.reason.code != ec::invalid_argument;
   };
-  auto has_problems = [](const found_run& run) {
-    return !run.problems.empty();
-  };
+  auto has_problems = [](const auto& x) { return !x.problems.empty(); };
   return std::ranges::any_of(storage.strange, is_unreadable)
              || std::ranges::any_of(runs, has_problems)
+             || std::ranges::any_of(sweeps, has_problems)
            ? failed
            : done;
 }
@@ -121,7 +168,9 @@ expected<int> ls(const ls_arguments& x) {
 
 verb ls_verb() {
   return {
-    "ls", "Lists the runs in a storage folder, the oldest first.",
+    "ls",
+    "Lists the runs in a storage folder, the oldest first, then its sweeps. "
+    "Given the\nfolder of a sweep, lists the trials.",
     [](CLI::App& app) -> action {
       auto x = std::make_shared<ls_arguments>();
       app

@@ -162,6 +162,22 @@ std::string table::text(int indent) const {
   return out;
 }
 
+std::string title_text(std::string_view title) {
+  return painted(one_line(title), color::bold) + '\n';
+}
+
+std::string pairs_text(const std::vector<std::pair<std::string, cell>>& pairs) {
+  std::string out;
+  std::size_t width = 0;
+  for (auto& x : pairs)
+    width = std::max(width, x.first.size());
+  for (auto& [name, value] : pairs)
+    out += "  " + painted(name, color::dim)
+           + std::string(width - name.size() + 2, ' ')
+           + painted(one_line(value.text), value.paint) + '\n';
+  return out;
+}
+
 std::string time_text(std::chrono::system_clock::time_point x) {
   return local_text(x, "%Y-%m-%d %H:%M:%S");
 }

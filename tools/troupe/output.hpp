@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "troupe/runtime/error.hpp"
@@ -77,6 +78,12 @@ private:
   std::vector<column> columns_;
   std::vector<std::vector<cell>> rows_;
 };
+
+/// The line *title* above a part of the output.
+std::string title_text(std::string_view title);
+
+/// Names and values, one a line below each other.
+std::string pairs_text(const std::vector<std::pair<std::string, cell>>& pairs);
 
 /// "2026-11-23 20:15:01" in the host's time zone.
 std::string time_text(std::chrono::system_clock::time_point x);

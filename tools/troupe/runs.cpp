@@ -20,6 +20,7 @@
 #include "troupe/runtime/store/end_request.hpp"
 #include "troupe/runtime/store/journal_line.hpp"
 #include "troupe/runtime/store/run_folder.hpp"
+#include "troupe/runtime/sweep/sweep_store.hpp"
 #include "troupe/runtime/text.hpp"
 
 namespace troupe::tool {
@@ -35,15 +36,6 @@ time_point time_of(std::int64_t us) {
     std::chrono::microseconds{us})};
 }
 
-/// "2026-11-23T20:15:01Z"
-std::optional<time_point> time_from(const std::string& text) {
-  std::tm parts{};
-  auto end = ::strptime(text.c_str(), "%Y-%m-%dT%H:%M:%SZ", &parts);
-  if (!end || *end)
-    return std::nullopt;
-  return std::chrono::system_clock::from_time_t(::timegm(&parts));
-}
-
 /// A missing file is not a problem here; its reader reports it.
 template <class T>
 std::optional<T> take(expected<T> from, found_run& to) {
@@ -51,13 +43,6 @@ std::optional<T> take(expected<T> from, found_run& to) {
     return std::move(*from);
   to.problems.push_back(std::move(from.error()));
   return std::nullopt;
-}
-
-driver_presence presence_of(const process_identity& x) {
-  static const auto me = own_identity();
-  if (x.boot != me.boot || x.host != me.host)
-    return driver_presence::elsewhere;
-  return is_alive(x) ? driver_presence::live : driver_presence::gone;
 }
 
 /// The last whole lines of a journal, up to the last report.
@@ -134,6 +119,10 @@ expected<fs::path> plain_path(const std::string& given) {
   return result.filename_is_dot() ? result.parent_path() : result;
 }
 
+bool has_folders(const std::string& given) {
+  return given.find('/') != given.npos || given.starts_with('.');
+}
+
 expected<fs::path> with_id(const std::string& id,
                            const storage_content& storage) {
   std::vector<fs::path> found;
@@ -152,6 +141,21 @@ expected<fs::path> with_id(const std::string& id,
 }
 
 } // namespace
+
+std::optional<time_point> time_from(const std::string& text) {
+  std::tm parts{};
+  auto end = ::strptime(text.c_str(), "%Y-%m-%dT%H:%M:%SZ", &parts);
+  if (!end || *end)
+    return std::nullopt;
+  return std::chrono::system_clock::from_time_t(::timegm(&parts));
+}
+
+driver_presence presence_of(const process_identity& x) {
+  static const auto me = own_identity();
+  if (x.boot != me.boot || x.host != me.host)
+    return driver_presence::elsewhere;
+  return is_alive(x) ? driver_presence::live : driver_presence::gone;
+}
 
 std::string found_run::state_name() const {
   auto of_driver = presence == driver_presence::live        ? "running"
@@ -275,10 +279,14 @@ expected<storage_content> look_into(const fs::path& path) {
     }
     if (!what->is_folder() || name == "mlruns") // that of MLflow's tracker
       continue;
-    if (auto run = is_run(entry); !run)
-      result.strange.push_back({entry, run.error()});
+    auto run = is_run(entry);
+    auto sweep = is_sweep(entry);
+    if (!run || !sweep)
+      result.strange.push_back({entry, run ? sweep.error() : run.error()});
     else if (*run)
       result.runs.push_back(entry);
+    else if (*sweep)
+      result.sweeps.push_back(entry);
     else if (!name.starts_with('.'))
       result.strange.push_back(
         {entry, {ec::invalid_argument, "not the folder of a run"}});
@@ -286,11 +294,12 @@ expected<storage_content> look_into(const fs::path& path) {
   if (code)
     return tl::unexpected{storage_error("read folder", path, code.value())};
   std::ranges::sort(result.runs);
+  std::ranges::sort(result.sweeps);
   std::ranges::sort(result.strange, {}, &strange_folder::path);
   auto is_foreign = [](const strange_folder& x) {
     return x.reason.code == ec::invalid_argument;
   };
-  if (result.runs.empty() && !result.strange.empty()
+  if (result.runs.empty() && result.sweeps.empty() && !result.strange.empty()
       && std::ranges::all_of(result.strange, is_foreign))
     return failure(ec::invalid_argument,
                    concat(path.string(),
@@ -311,35 +320,53 @@ expected<fs::path> storage_folder(const std::string& given) {
   return plain_path(resolve(std::move(x)).storage_path.string());
 }
 
+// The runs of a sweep are named as in `lr-search/trial-0003`.
+expected<std::vector<fs::path>> paths_named(const std::string& given,
+                                            const fs::path& storage) {
+  TROUPE_TRY(auto as_path, plain_path(given));
+  TROUPE_TRY(auto in_storage, plain_path((storage / given).string()));
+  if (given.starts_with('.') || given.starts_with('/'))
+    return std::vector{as_path};
+  return has_folders(given) ? std::vector{as_path, in_storage}
+                            : std::vector{in_storage, as_path};
+}
+
 expected<fs::path> find_run(const std::string& given, const fs::path& storage) {
   TROUPE_TRY(auto as_path, plain_path(given));
-  auto has_folders = given.find('/') != given.npos || given.starts_with('.');
-  auto in_storage = storage / given;
-  for (auto& path :
-       has_folders ? std::vector{as_path} : std::vector{in_storage, as_path}) {
+  TROUPE_TRY(auto paths, paths_named(given, storage));
+  auto is_path = has_folders(given);
+  for (auto& path : paths) {
     TROUPE_TRY(auto found, look_up(path));
     if (!found.exists())
       continue;
     TROUPE_TRY(auto run, is_run(path));
     if (run)
       return path;
-    if (has_folders || path == in_storage)
+    TROUPE_TRY(auto sweep, is_sweep(path));
+    if (sweep)
+      return failure(ec::invalid_argument,
+                     path.string()
+                       + " is a sweep, and not a run: troupe show lists its "
+                         "trials, which are named as in "
+                       + path.filename().string() + '/' + trial_name(0));
+    if (is_path || path == paths.front())
       return expect_run_folder(path).map([&] { return path; });
   }
-  auto among = look_into(has_folders ? as_path.parent_path() : storage);
+  auto among = look_into(is_path ? as_path.parent_path() : storage);
   if (!among && among.error().code != ec::invalid_argument)
     return tl::unexpected{among.error()};
   std::vector<std::string> names;
   if (among)
-    for (auto& x : among->runs)
-      names.push_back(x.filename().string());
-  if (!has_folders && among && is_id(given))
+    for (auto all : {&among->runs, &among->sweeps})
+      for (auto& x : *all)
+        names.push_back(x.filename().string());
+  if (!is_path && among && is_id(given))
     if (auto found = with_id(given, *among);
         found || found.error().message.starts_with("the ids"))
       return found;
-  auto name = has_folders ? as_path.filename().string() : given;
+  auto name = is_path ? as_path.filename().string() : given;
   return failure(ec::invalid_argument,
-                 (has_folders
+                 (is_path
                     ? "there is no folder " + as_path.string()
                     : "there is no run " + given + " in " + storage.string())
                    + did_you_mean(name, {names.begin(), names.end()}));

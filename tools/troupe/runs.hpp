@@ -59,6 +59,12 @@ struct found_run {
   std::uint64_t attempts() const;
 };
 
+/// Whether *x*, the driver of a run or a sweep, has not ended.
+driver_presence presence_of(const process_identity& x);
+
+/// "2026-11-23T20:15:01Z"; nothing if *text* is not such a time.
+std::optional<found_run::time_point> time_from(const std::string& text);
+
 /// Reads the run in *path*. What cannot be read is a problem of the result. No
 /// metrics of checkpoints are read but those that a score ranks.
 found_run read_run(const fs::path& path);
@@ -78,16 +84,21 @@ struct strange_folder {
 
 struct storage_content {
   fs::path path;
-  std::vector<fs::path> runs; ///< Sorted.
+  std::vector<fs::path> runs;   ///< Sorted.
+  std::vector<fs::path> sweeps; ///< Sorted.
   std::vector<strange_folder> strange;
 };
 
 /// What is in the storage folder *path*. `ec::invalid_argument` if it is not a
-/// folder with runs, or does not exist.
+/// folder with runs or sweeps, or does not exist.
 expected<storage_content> look_into(const fs::path& path);
 
 /// The storage folder *given*, or TROUPE_STORAGE, or the default of a run.
 expected<fs::path> storage_folder(const std::string& given);
+
+/// What *given* may name, in the order of looking: a path, a name in *storage*.
+expected<std::vector<fs::path>> paths_named(const std::string& given,
+                                            const fs::path& storage);
 
 /// The folder of the run called *given*: a path, a name in *storage*, or the
 /// first digits of an id. `ec::invalid_argument` with near names if there is

@@ -16,7 +16,7 @@
 #include "troupe/callbacks/report_page/page_text.hpp"
 #include "troupe/runtime/text.hpp"
 
-// troupe serve: the runs of a storage folder in a browser, live.
+// troupe serve: the runs and sweeps of a storage folder in a browser, live.
 
 namespace troupe::tool {
 
@@ -108,7 +108,7 @@ public:
   }
 
 private:
-  /// What was sent last of a topic, the list (no name) or a run.
+  /// What was sent last of a topic, the list (no name), a run or a sweep.
   struct topic {
     std::uint64_t version = 0; ///< Of which `text` is; 0: none yet.
     std::string text;
@@ -175,6 +175,7 @@ private:
   }
 
   served_answer stop(const served_request& x) {
+    runs_.follow(x.parameter("run"));
     auto path = runs_.path_of(x.parameter("run"));
     if (!path)
       return plain_answer("404 Not Found");
@@ -192,6 +193,8 @@ private:
   std::string made(const std::string& run) {
     if (run.empty())
       return event_of("runs", runs_.list_json());
+    if (runs_.is_sweep(run))
+      return event_of("sweep", runs_.sweep_json(run));
     auto data = runs_.run_json(run);
     if (data)
       return event_of("run", *data);
@@ -210,6 +213,7 @@ private:
       served_request asked;
       asked.query = x.query;
       auto run = asked.parameter("run");
+      runs_.follow(run);
       // A run that is gone has version 0, which no one was sent yet.
       auto version = version_of(run) + 1;
       auto& topic = topics_[run];
@@ -272,8 +276,8 @@ expected<int> serve(const serve_arguments& x) {
 verb serve_verb() {
   return {
     "serve",
-    "Shows the runs of a storage folder in a browser, live: prints the address "
-    "to\nopen, and serves until it is interrupted.",
+    "Shows the runs and sweeps of a storage folder in a browser, live: prints "
+    "the\naddress to open, and serves until it is interrupted.",
     [](CLI::App& app) -> action {
       auto x = std::make_shared<serve_arguments>();
       app

@@ -1,6 +1,7 @@
 #include <memory>
 
 #include "tools/troupe/runs.hpp"
+#include "tools/troupe/sweeps.hpp"
 #include "tools/troupe/verbs.hpp"
 #include "troupe/callbacks/report_page/journal_digest.hpp"
 #include "troupe/callbacks/status_text.hpp"
@@ -12,7 +13,7 @@
 #include "troupe/runtime/store/retention.hpp"
 #include "troupe/runtime/text.hpp"
 
-// troupe show: all about one run.
+// troupe show: all about one run, or one sweep.
 
 namespace troupe::tool {
 
@@ -109,26 +110,11 @@ shown_run look_at(const fs::path& path) {
 
 // -- as text
 
-void append_title(std::string& out, std::string_view title) {
-  out += '\n' + painted(title, color::bold) + '\n';
-}
-
-void append_pairs(std::string& out,
-                  const std::vector<std::pair<std::string, cell>>& pairs) {
-  std::size_t width = 0;
-  for (auto& x : pairs)
-    width = std::max(width, x.first.size());
-  for (auto& [name, value] : pairs)
-    out += "  " + painted(name, color::dim)
-           + std::string(width - name.size() + 2, ' ')
-           + painted(one_line(value.text), value.paint) + '\n';
-}
-
-void append_pairs(std::string& out, const metrics& values) {
+std::string pairs_text(const metrics& values) {
   std::vector<std::pair<std::string, cell>> pairs;
   for (auto& [name, value] : values)
     pairs.emplace_back(one_line(name), cell{to_string(value)});
-  append_pairs(out, pairs);
+  return tool::pairs_text(pairs);
 }
 
 std::string state_of(const found_run& run) {
@@ -179,14 +165,13 @@ std::vector<std::pair<std::string, cell>> facts_of(const found_run& run) {
 }
 
 std::string text_of(const shown_run& x) {
-  auto out = painted(one_line(x.run.name), color::bold) + '\n';
-  append_pairs(out, facts_of(x.run));
+  auto out = title_text(x.run.name) + tool::pairs_text(facts_of(x.run));
   if (!x.config.empty()) {
-    append_title(out, "Config");
-    append_pairs(out, x.config);
+    out += '\n' + title_text("Config");
+    out += pairs_text(x.config);
   }
   if (!x.attempts.empty()) {
-    append_title(out, "Attempts");
+    out += '\n' + title_text("Attempts");
     table rows{{{"ATTEMPT", true},
                 {"BEGAN"},
                 {"REPORTS", true},
@@ -202,7 +187,7 @@ std::string text_of(const shown_run& x) {
     out += rows.text(2);
   }
   if (!x.checkpoints.empty()) {
-    append_title(out, "Checkpoints");
+    out += '\n' + title_text("Checkpoints");
     table rows{{{"NAME"},
                 {"REPORT", true},
                 {"ATTEMPT", true},
@@ -223,8 +208,8 @@ std::string text_of(const shown_run& x) {
     out += rows.text(2);
   }
   if (!x.run.last_metrics.empty()) {
-    append_title(out, "Last metrics of rank 0");
-    append_pairs(out, x.run.last_metrics);
+    out += '\n' + title_text("Last metrics of rank 0");
+    out += pairs_text(x.run.last_metrics);
   }
   return out;
 }
@@ -268,8 +253,23 @@ json_object json_of(const shown_run& x) {
   return result;
 }
 
+expected<int> show_sweep(const fs::path& path, bool json) {
+  auto found = read_sweep_at(path);
+  if (json)
+    print_json(shown_json(found));
+  else
+    print(shown_text(found));
+  for (auto& problem : found.problems)
+    complain(problem.message);
+  return found.problems.empty() ? done : failed;
+}
+
 expected<int> show(const run_arguments& x) {
-  TROUPE_TRY(auto path, x.path());
+  TROUPE_TRY(auto storage, storage_folder(x.storage));
+  TROUPE_TRY(auto sweep, find_sweep(x.run, storage));
+  if (sweep)
+    return show_sweep(*sweep, x.json);
+  TROUPE_TRY(auto path, find_run(x.run, storage));
   auto found = look_at(path);
   if (x.json)
     print_json(json_of(found));
@@ -286,7 +286,7 @@ expected<int> show(const run_arguments& x) {
 verb show_verb() {
   return {"show",
           "Shows one run: its config, attempts, failures, checkpoints and last "
-          "metrics.",
+          "metrics; or\none sweep with its space and its trials.",
           [](CLI::App& app) -> action {
             auto x = add_run_arguments(app);
             app.footer("Exit code 1 if a part of it could not be read.");

@@ -2,6 +2,7 @@
 #include <memory>
 
 #include "tools/troupe/runs.hpp"
+#include "tools/troupe/sweeps.hpp"
 #include "tools/troupe/verbs.hpp"
 #include "troupe/callbacks/status_text.hpp"
 #include "troupe/runtime/checkpoint/manifest.hpp"
@@ -156,6 +157,21 @@ verified_run verify_run(const fs::path& path) {
   return x;
 }
 
+/// Adds the trials of *sweep*, whose own files are read for their checksums.
+void add_trials(const fs::path& sweep, std::vector<fs::path>& runs,
+                std::vector<strange_folder>& strange) {
+  if (auto whole = read_sweep(sweep); !whole)
+    strange.push_back({sweep, whole.error()});
+  auto content = look_into(sweep);
+  if (!content) {
+    strange.push_back({sweep, content.error()});
+    return;
+  }
+  runs.insert(runs.end(), content->runs.begin(), content->runs.end());
+  strange.insert(strange.end(), content->strange.begin(),
+                 content->strange.end());
+}
+
 expected<std::vector<fs::path>> runs_of(const verify_arguments& x,
                                         std::vector<strange_folder>& strange) {
   TROUPE_TRY(auto storage, storage_folder(x.storage));
@@ -175,6 +191,8 @@ expected<std::vector<fs::path>> runs_of(const verify_arguments& x,
   }
   TROUPE_TRY(auto content, look_into(storage));
   strange = std::move(content.strange);
+  for (auto& sweep : content.sweeps)
+    add_trials(sweep, content.runs, strange);
   return std::move(content.runs);
 }
 

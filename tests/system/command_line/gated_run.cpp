@@ -1,10 +1,13 @@
-// A run of two ranks that a test can hold where it likes.
+// A run of two ranks, or a sweep of such runs, that a test can hold where it
+// likes.
 //
 //   gated_run --storage FOLDER [--name NAME] [--steps N] [--every N]
 //             [--hold N --gate FIFO] [--fails-at N] [--max-failures N]
+//             [--sweep N [--hold-trial N] [--fails-trial N]]
 //
 // Before step `hold`, rank 0 opens the FIFO `gate` for reading, which waits for
-// a writer. Before step `fails-at` it throws, in the first attempt only.
+// a writer. Before step `fails-at` it throws, in the first attempt only. With
+// `sweep`, N trials run one after the other, and only the trials given do so.
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -16,7 +19,7 @@
 
 #include <cereal/cereal.hpp>
 
-#include <troupe/train.hpp>
+#include <troupe/sweep.hpp>
 
 namespace {
 
@@ -27,8 +30,12 @@ struct plan {
   int hold = -1;
   std::string gate;
   int fails_at = -1;
+  int trial = 0; // set by a sweep
+  int hold_trial = 0;
+  int fails_trial = 0;
 
-  TROUPE_FIELDS(lr, steps, every, hold, gate, fails_at)
+  TROUPE_FIELDS(lr, steps, every, hold, gate, fails_at, trial, hold_trial,
+                fails_trial)
 };
 
 void wait_at(const std::string& gate) {
@@ -50,11 +57,12 @@ int next_step(troupe::train_context& context) {
 void loop(troupe::train_context& context, const plan& x) {
   for (auto step = next_step(context);
        step < x.steps && !context.stop_requested(); ++step) {
-    if (step == x.hold && context.rank() == 0)
+    if (step == x.hold && x.trial == x.hold_trial && context.rank() == 0)
       wait_at(x.gate);
-    if (step == x.fails_at && context.rank() == 0 && context.attempt() == 0)
+    if (step == x.fails_at && x.trial == x.fails_trial && context.rank() == 0
+        && context.attempt() == 0)
       throw std::runtime_error{"the loss is a banana"};
-    troupe::metrics values{{"loss", 1.0 / (1 + step)},
+    troupe::metrics values{{"loss", (1.0 + x.trial) / (1 + step)},
                            {"step", step},
                            {"note", "step " + std::to_string(step)}};
     if (context.rank() == 0 && x.every > 0 && step % x.every == 0) {
@@ -91,9 +99,23 @@ int main(int argc, char** argv) {
   options.run.failure.max_failures = number("--max-failures", 0);
   options.run.checkpoint.checkpoint_score_attribute = "loss";
   options.run.checkpoint.checkpoint_score_order = troupe::score_order::min;
+  x.hold_trial = number("--hold-trial", 0);
+  x.fails_trial = number("--fails-trial", 0);
   troupe::data_parallel_trainer trainer{loop, x, options};
-  auto result = trainer.fit();
-  if (result.error)
-    std::fprintf(stderr, "%s\n", result.error->message.c_str());
-  return result.error ? 3 : 0;
+  std::string problem;
+  if (auto trials = number("--sweep", 0); trials > 0) {
+    troupe::sweep search{trainer,
+                         {{"trial", troupe::integers(0, trials - 1)}},
+                         {.metric = "loss",
+                          .trials = static_cast<std::size_t>(trials),
+                          .searcher = troupe::grid_search(trials),
+                          .max_concurrent = 1}};
+    if (auto found = search.fit(); found.error)
+      problem = found.error->message;
+  } else if (auto found = trainer.fit(); found.error) {
+    problem = found.error->message;
+  }
+  if (!problem.empty())
+    std::fprintf(stderr, "%s\n", problem.c_str());
+  return problem.empty() ? 0 : 3;
 }

@@ -1,0 +1,157 @@
+"""Asks the command line and `troupe serve` about real sweeps: live, finished, killed, damaged.
+
+  sweeps_test.py TROUPE GATED_RUN [unittest arguments]
+"""
+import unittest
+
+import command_line_test as base  # takes the programs from the command line
+import serve_test
+
+TROUPE, GATED_RUN = base.TROUPE, base.GATED_RUN
+
+
+class SweepTest(serve_test.ServeTest):
+    """A sweep of three trials: the first finishes with loss 0.25, the second fails, the third is held after two reports."""
+
+    SEARCH = ("--sweep", 3, "--fails-at", 1, "--fails-trial", 1, "--hold-trial", 2)
+
+    def hold_search(self):
+        driver, gate = self.hold("search", *self.SEARCH)
+        return driver, gate
+
+    def finish(self, driver, gate):
+        gate.close()
+        driver.communicate(timeout=base.LIMIT_S)
+        self.assertEqual(driver.returncode, 0)
+
+    def found(self, code=0):
+        (sweep,) = base.troupe_json("ls", self.storage, code=code)["sweeps"]
+        return sweep
+
+
+class ListTest(SweepTest):
+    def test_a_sweep_is_one_row_with_its_trials_and_the_best_of_them(self):
+        self.runs.make("digits")
+        driver, gate = self.hold_search()
+        x = self.found()
+        self.assertEqual([x[k] for k in ("name", "state", "metric", "order", "planned", "reason")],
+                         ["search", "running", "loss", "min", 3, None])
+        self.assertEqual(x["trials"], {"running": 1, "finished": 1, "failed": 1, "stopped": 0})
+        self.assertEqual(x["best"], {"trial": "trial-0000", "score": 0.25, "params": {"trial": 0}})
+        self.assertEqual(x["driver"]["pid"], driver.pid)
+        listed = base.troupe_json("ls", self.storage)
+        self.assertEqual([y["name"] for y in listed["runs"]], ["digits"])
+        self.assertEqual(listed["strange"], [])
+        (row,) = (line for line in base.troupe("ls", self.storage)[0].splitlines() if line.startswith("search"))
+        for part in ("running", "1 of 3 finished, 1 failed, 1 running", "loss=0.25 (trial-0000)", x["id"][:8]):
+            self.assertIn(part, row)
+        self.assertEqual([y["name"] for y in base.troupe_json("ls", self.storage / "search")["runs"]],
+                         ["trial-0000", "trial-0001", "trial-0002"])
+        self.assertEqual(base.troupe("ls", self.storage, "--names")[0].split(), ["search", "digits"])
+        self.finish(driver, gate)
+        x = self.found()
+        self.assertEqual([x["state"], x["trials"]["finished"], x["trials"]["running"], x["driver"]], ["finished", 2, 0, None])
+
+    def test_the_end_of_a_sweep_is_shown_with_its_reason(self):
+        self.runs.make("search", "--sweep", 1, "--fails-at", 1, code=3)
+        x = self.found()
+        self.assertEqual([x["state"], x["trials"]["failed"], x["best"]], ["errored", 1, None])
+        self.assertIn("all trials of the sweep failed, 1 of 1; the first, trial-0000: ", x["reason"])
+        self.assertIn("banana", x["reason"])
+        self.assertIn("banana", base.troupe("show", "search", "-s", self.storage)[0])
+
+    def test_a_killed_sweep_is_lost_until_it_is_started_again(self):
+        driver, gate = self.hold_search()
+        driver.kill()
+        driver.wait()
+        gate.close()
+        x = self.found()
+        self.assertEqual([x["state"], x["trials"]], ["lost", {"running": 0, "finished": 1, "failed": 1, "stopped": 1}])
+        self.runs.make("search", "--sweep", 3)
+        self.assertEqual(self.found()["state"], "finished")
+
+    def test_a_damaged_sweep_is_named_and_the_others_are_shown(self):
+        self.runs.make("digits")
+        journal = self.runs.make("search", "--sweep", 1) / "sweep.jsonl"
+        journal.write_bytes(journal.read_bytes().replace(b"trial_begun", b"trial_began", 1))
+        x = self.found(code=1)
+        self.assertEqual(x["state"], "unreadable")
+        self.assertIn("sweep.jsonl, line 2", x["problems"][0]["message"])
+        output, errors = base.troupe("ls", self.storage, code=1)
+        self.assertIn("digits", output)
+        self.assertIn("search: ", errors)
+
+
+class ShowTest(SweepTest):
+    def test_a_sweep_is_shown_with_its_space_and_its_trials(self):
+        driver, gate = self.hold_search()
+        x = base.troupe_json("show", "search", "-s", self.storage)
+        self.assertEqual(x["space"], [{"name": "trial", "first": 0, "last": 2}])
+        self.assertEqual(x["searcher"], "grid, steps 3")
+        found = [[y[k] for k in ("name", "state", "params", "score", "reports")] for y in x["trial_list"]]
+        self.assertEqual(found, [["trial-0000", "finished", {"trial": 0}, 0.25, 4], ["trial-0001", "errored", {"trial": 1}, 2, 1],
+                                 ["trial-0002", "running", {"trial": 2}, None, 2]])
+        self.assertIn("banana", x["trial_list"][1]["reason"])
+        self.assertEqual(x["trial_list"][2]["metrics"]["loss"], 1.5)
+        text = base.troupe("show", self.storage / "search")[0]
+        for part in ("loss, lower is better", "integers 0 to 2", "1 of 3 finished, 1 failed, 1 running", f"running (pid {driver.pid} on "):
+            self.assertIn(part, text)
+        self.finish(driver, gate)
+
+    def test_a_trial_is_named_with_its_sweep(self):
+        self.runs.make("search", "--sweep", 2)
+        self.assertEqual(base.troupe_json("show", "search/trial-0001", "-s", self.storage)["metrics"]["loss"], 0.5)
+        errors = base.troupe("tail", "search", "-s", self.storage, code=2)[1]
+        self.assertIn("search is a sweep, and not a run: troupe show lists its trials, which are named as in search/trial-0000", errors)
+        self.assertIn("did you mean", base.troupe("show", "serch", "-s", self.storage, code=2)[1])
+
+    def test_a_run_is_refused_the_name_of_a_sweep_and_the_reverse(self):
+        self.runs.make("search", "--sweep", 1)
+        self.runs.make("digits")
+        for name, options, sentence in (("search", (), "search is the folder of a sweep: choose another run.name"),
+                                        ("digits", ("--sweep", 1), "digits is the folder of a run: give the sweep another name")):
+            driver = self.runs.start(name, *options)
+            errors = driver.communicate(timeout=base.LIMIT_S)[1]
+            self.assertEqual(driver.returncode, 3)
+            self.assertIn(sentence, errors)
+        self.assertEqual(self.found()["state"], "finished")
+
+
+class ServedSweepTest(SweepTest):
+    def test_a_sweep_and_its_trials_are_followed(self):
+        driver, gate = self.hold_search()
+        server = self.serve()
+        with server.watch() as events, server.watch("search") as of_sweep, server.watch("search/trial-0002") as of_trial:
+            serve_test.until(events, lambda kind, x: kind == "runs" and x["runs"] == [] and x["sweeps"][0]["state"] == "running")
+            first = serve_test.until(of_sweep, lambda kind, x: kind == "sweep")
+            self.assertEqual([y["state"] for y in first["trial_list"]], ["finished", "errored", "running"])
+            serve_test.until(of_trial, lambda kind, x: kind == "run" and x["run"]["reports"] == 2 and x["can_stop"])
+            gate.close()
+            serve_test.until(of_trial, lambda _, x: x["state"] == "finished")
+            last = serve_test.until(of_sweep, lambda _, x: x["state"] == "finished")
+            self.assertEqual(last["trial_list"][2]["score"], 0.75)
+            serve_test.until(events, lambda _, x: x["sweeps"][0]["trials"]["finished"] == 2)
+        driver.communicate(timeout=base.LIMIT_S)
+
+    def test_a_sweep_that_begins_is_seen(self):
+        self.storage.mkdir()
+        with self.serve().watch() as events:
+            next(events)
+            driver, gate = self.hold_search()
+            serve_test.until(events, lambda _, x: x["sweeps"] and x["sweeps"][0]["trials"]["running"] == 1)
+            driver.kill()
+            driver.wait()
+            gate.close()
+            serve_test.until(events, lambda _, x: x["sweeps"][0]["state"] == "lost")
+
+    def test_only_trials_of_a_sweep_are_asked_for_by_path(self):
+        self.runs.make("search", "--sweep", 1)
+        self.runs.make("digits")
+        server = self.serve()
+        for name in ("search/../digits", "digits/checkpoints", "search/trial-0000/logs", "search/trial-9999", "../storage/digits"):
+            with server.watch(name) as events:
+                self.assertEqual(next(events)[0], "problem", name)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

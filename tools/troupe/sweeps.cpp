@@ -1,0 +1,317 @@
+#include "tools/troupe/sweeps.hpp"
+
+#include <algorithm>
+
+#include "troupe/callbacks/status_text.hpp"
+#include "troupe/runtime/text.hpp"
+
+namespace troupe::tool {
+
+using namespace internal;
+
+namespace {
+
+constexpr auto running = run_status_kind::running;
+
+const sweep_start* start_of(const found_sweep& x) {
+  return x.content && x.content->history.start ? &*x.content->history.start
+                                               : nullptr;
+}
+
+const sweep_end* end_of(const found_sweep& x) {
+  return x.content && x.content->history.end ? &*x.content->history.end
+                                             : nullptr;
+}
+
+std::string metric_of(const found_sweep& x) {
+  auto start = start_of(x);
+  return start ? start->metric : "";
+}
+
+score_order order_of(const found_sweep& x) {
+  auto start = start_of(x);
+  return start ? start->order : score_order::min;
+}
+
+/// The ranges of a space, which is JSON, by the names of its params.
+json_object space_of(const found_sweep& x) {
+  auto result =
+    json_object::parse(x.content->description.space, nullptr, false);
+  return result.is_array() ? result : json_object::array();
+}
+
+/// "0.0001 to 1, log", "constant, linear"
+std::string range_text(const json_object& x) {
+  auto text = [&](const char* name) {
+    return x.contains(name) ? x[name].dump() : std::string{};
+  };
+  std::string result;
+  if (x.contains("choice") && x["choice"].is_array()) {
+    for (auto& value : x["choice"])
+      result += (result.empty() ? "" : ", ")
+                + (value.is_string() ? value.get<std::string>() : value.dump());
+    return result;
+  }
+  result = x.contains("low")
+             ? text("low") + " to " + text("high")
+             : "integers " + text("first") + " to " + text("last");
+  return x.contains("scale") ? result + ", log" : result;
+}
+
+/// A trial that is under way as its run says.
+trial refreshed(trial x, const found_sweep& of) {
+  if (x.status != running)
+    return x;
+  auto run = read_run(of.path / x.name);
+  x.reports = run.reports;
+  x.metrics = run.last_metrics;
+  x.seconds = run.seconds().value_or(0);
+  return x;
+}
+
+json_object trial_json(const trial& x, const found_sweep& of) {
+  auto result = json_object::object();
+  result["name"] = x.name;
+  result["state"] = state_name(x, of);
+  result["params"] = metrics_json(x.params);
+  result["score"] = x.score ? number_json(*x.score) : json_object();
+  result["metrics"] = metrics_json(x.metrics);
+  result["reports"] = x.reports;
+  result["seconds"] = x.seconds;
+  result["reason"] =
+    x.reason.empty() ? json_object() : json_object(utf8_text(x.reason));
+  return result;
+}
+
+std::string facts_text(const found_sweep& x) {
+  std::vector<std::pair<std::string, cell>> facts;
+  auto add = [&](const char* name, std::string text,
+                 color paint = color::none) {
+    if (!text.empty())
+      facts.emplace_back(name, cell{std::move(text), paint});
+  };
+  auto state = x.state_name();
+  auto start = start_of(x);
+  add("state",
+      start && x.presence != driver_presence::gone && state != "finished"
+        ? state + " (" + to_string(start->driver) + ')'
+        : state,
+      color_of(state));
+  if (auto end = end_of(x))
+    add("reason", end->reason, color::red);
+  add("folder", x.path.string());
+  add("id", x.content->description.id);
+  if (auto begun = x.begun())
+    add("started", time_text(*begun));
+  if (auto seconds = x.seconds())
+    add("duration", elapsed_text(*seconds));
+  add("searcher", x.content->description.searcher);
+  if (start)
+    add("metric", start->metric
+                    + (start->order == score_order::max ? ", higher is better"
+                                                        : ", lower is better"));
+  add("trials", text_of(x.count(), start ? start->trials : std::nullopt));
+  add("best", best_text(x), color::green);
+  return pairs_text(facts);
+}
+
+} // namespace
+
+std::string found_sweep::state_name() const {
+  if (!content)
+    return "unreadable";
+  if (auto end = end_of(*this))
+    return std::string{to_string(end->status)};
+  return presence == driver_presence::live        ? "running"
+         : presence == driver_presence::elsewhere ? "elsewhere"
+                                                  : "lost";
+}
+
+const std::vector<trial>& found_sweep::trials() const {
+  static const std::vector<trial> none;
+  return content ? content->history.trials : none;
+}
+
+found_sweep::counts found_sweep::count() const {
+  counts result;
+  auto runs = state_name() == "running" || state_name() == "elsewhere";
+  for (auto& x : trials())
+    ++(x.status == run_status_kind::finished  ? result.finished
+       : x.status == run_status_kind::errored ? result.failed
+       : x.status == running && runs          ? result.running
+                                              : result.others);
+  return result;
+}
+
+const trial* found_sweep::best() const {
+  return best_of(trials(), order_of(*this));
+}
+
+std::optional<found_sweep::time_point> found_sweep::begun() const {
+  return content ? time_from(content->description.begun) : std::nullopt;
+}
+
+std::optional<double> found_sweep::seconds() const {
+  auto start = start_of(*this);
+  auto first = start ? time_from(start->time) : std::nullopt;
+  if (!first)
+    return std::nullopt;
+  auto end = end_of(*this);
+  auto last = end ? time_from(end->time)
+              : presence == driver_presence::live
+                ? std::chrono::system_clock::now()
+                : std::optional<time_point>{};
+  if (!last)
+    return std::nullopt;
+  return std::max(0.0, std::chrono::duration<double>(*last - *first).count());
+}
+
+found_sweep read_sweep_at(const fs::path& path) {
+  found_sweep result;
+  result.path = path;
+  result.name = path.filename().string();
+  auto content = read_sweep(path);
+  if (!content) {
+    result.problems.push_back(std::move(content.error()));
+    return result;
+  }
+  result.content = std::move(*content);
+  if (auto start = start_of(result); start && !end_of(result))
+    result.presence = presence_of(start->driver);
+  return result;
+}
+
+expected<std::optional<fs::path>> find_sweep(const std::string& given,
+                                             const fs::path& storage) {
+  TROUPE_TRY(auto paths, paths_named(given, storage));
+  for (auto& path : paths) {
+    TROUPE_TRY(auto found, is_sweep(path));
+    if (found)
+      return std::optional{path};
+  }
+  return std::nullopt;
+}
+
+std::string state_name(const trial& x, const found_sweep& of) {
+  if (x.status != running)
+    return std::string{to_string(x.status)};
+  auto state = of.state_name();
+  return state == "running" || state == "elsewhere" ? state : "unfinished";
+}
+
+std::string text_of(const found_sweep::counts& x,
+                    std::optional<std::size_t> planned) {
+  auto result = std::to_string(x.finished);
+  if (planned)
+    result += concat(" of ", *planned);
+  result += " finished";
+  if (x.failed > 0)
+    result += concat(", ", x.failed, " failed");
+  if (x.running > 0)
+    result += concat(", ", x.running, " running");
+  if (x.others > 0)
+    result += concat(", ", x.others, " stopped");
+  return result;
+}
+
+std::string best_text(const found_sweep& x) {
+  auto best = x.best();
+  return best ? concat(metric_of(x), '=', number_text(*best->score), " (",
+                       best->name, ')')
+              : std::string{};
+}
+
+json_object to_json(const found_sweep& x) {
+  auto result = json_object::object();
+  auto start = start_of(x);
+  auto end = end_of(x);
+  auto counts = x.count();
+  auto best = x.best();
+  auto seconds = x.seconds();
+  result["name"] = utf8_text(x.name);
+  result["path"] = utf8_text(x.path.string());
+  result["id"] =
+    x.content ? json_object(x.content->description.id) : json_object();
+  result["state"] = x.state_name();
+  result["reason"] = end && !end->reason.empty()
+                       ? json_object(utf8_text(end->reason))
+                       : json_object();
+  result["started"] = time_json(x.begun());
+  result["seconds"] = seconds ? json_object(*seconds) : json_object();
+  result["metric"] =
+    start ? json_object(utf8_text(start->metric)) : json_object();
+  result["order"] = order_of(x) == score_order::max ? "max" : "min";
+  result["planned"] =
+    start && start->trials ? json_object(*start->trials) : json_object();
+  result["trials"] = {{"running", counts.running},
+                      {"finished", counts.finished},
+                      {"failed", counts.failed},
+                      {"stopped", counts.others}};
+  result["best"] = best ? json_object{{"trial", best->name},
+                                      {"score", number_json(*best->score)},
+                                      {"params", metrics_json(best->params)}}
+                        : json_object();
+  result["driver"] = start && x.presence != driver_presence::gone
+                       ? json_object{{"pid", start->driver.pid},
+                                     {"host", utf8_text(start->driver.host)}}
+                       : json_object();
+  result["problems"] = json_object::array();
+  for (auto& problem : x.problems)
+    result["problems"].push_back(to_json(problem));
+  return result;
+}
+
+std::string shown_text(const found_sweep& x) {
+  auto out = title_text(x.name);
+  if (!x.content)
+    return out;
+  out += facts_text(x);
+  out += '\n' + title_text("Space");
+  std::vector<std::pair<std::string, cell>> ranges;
+  for (auto& param : space_of(x))
+    ranges.emplace_back(one_line(param.value("name", "")),
+                        cell{range_text(param)});
+  out += pairs_text(ranges);
+  if (x.trials().empty())
+    return out;
+  out += '\n' + title_text("Trials");
+  auto metric = metric_of(x);
+  std::vector<column> columns{
+    {"NAME"}, {"STATE"}, {"REPORTS", true}, {"DURATION", true}, {metric, true}};
+  for (auto& [name, value] : x.trials().front().params)
+    columns.push_back({name, value.is_number()});
+  columns.push_back({"REASON"});
+  table rows{std::move(columns)};
+  for (auto& given : x.trials()) {
+    auto one = refreshed(given, x);
+    auto state = state_name(one, x);
+    auto value = one.metrics.find(metric);
+    std::vector<cell> row{{one.name},
+                          {state, color_of(state)},
+                          {std::to_string(one.reports)},
+                          {elapsed_text(one.seconds)},
+                          {value ? to_string(*value) : "-",
+                           x.best() == &given ? color::green : color::none}};
+    for (auto& [name, of_first] : x.trials().front().params) {
+      auto param = one.params.find(name);
+      row.push_back({param ? to_string(*param) : "-"});
+    }
+    row.push_back({one.reason});
+    rows.add(std::move(row));
+  }
+  return out + rows.text(2);
+}
+
+json_object shown_json(const found_sweep& x) {
+  auto result = to_json(x);
+  if (!x.content)
+    return result;
+  result["searcher"] = utf8_text(x.content->description.searcher);
+  result["space"] = space_of(x);
+  result["trial_list"] = json_object::array();
+  for (auto& one : x.trials())
+    result["trial_list"].push_back(trial_json(refreshed(one, x), x));
+  return result;
+}
+
+} // namespace troupe::tool

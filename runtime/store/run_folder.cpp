@@ -62,15 +62,6 @@ expected<void> refuse_other_owner(const held_folder& folder) {
                         ": choose another run.name or storage_path"));
 }
 
-expected<void> refuse_sweep(const held_folder& folder) {
-  TROUPE_TRY(auto found, folder.look_up_link(run_layout::sweep_description));
-  if (!found.exists())
-    return {};
-  return failure(ec::conflict, folder.path().string()
-                                 + " is the folder of a sweep: choose another "
-                                   "run.name");
-}
-
 expected<held_folder> open_run_folder(const fs::path& path) {
   TROUPE_TRY_VOID(make_folders(path.parent_path(), storage_mode));
   if (::mkdir(path.c_str(), 0700) == 0) {
@@ -94,24 +85,6 @@ bool is_same_state(const struct stat& a, const struct stat& b) noexcept {
 }
 
 } // namespace
-
-expected<void> expect_run_folder(const fs::path& path) {
-  TROUPE_TRY(auto folder, look_up(path));
-  if (!folder.exists())
-    return failure(ec::storage, "there is no folder " + path.string());
-  if (!folder.is_folder())
-    return failure(ec::invalid_argument, path.string() + " is not a folder");
-  for (auto name :
-       {run_layout::description, run_layout::state, run_layout::journal}) {
-    TROUPE_TRY(auto found, look_up(path / name));
-    if (found.exists())
-      return {};
-  }
-  return failure(ec::invalid_argument,
-                 path.string()
-                   + " is not the folder of a run: it has no run.json, no "
-                     "state.json and no journal.jsonl");
-}
 
 expected<std::optional<run_claim>> latest_claim(const fs::path& run) {
   std::optional<run_claim> none;
@@ -140,7 +113,9 @@ expected<std::optional<run_claim>> latest_claim(const fs::path& run) {
 
 expected<std::unique_ptr<run_folder>>
 run_folder::open(const fs::path& storage_path, const std::string& name) {
-  return open_run_folder(storage_path / name).and_then(take);
+  TROUPE_TRY(auto folder, open_run_folder(storage_path / name));
+  TROUPE_TRY_VOID(refuse_foreign(folder));
+  return take(std::move(folder));
 }
 
 expected<std::unique_ptr<run_folder>>
@@ -161,7 +136,6 @@ run_folder::open_new(const fs::path& storage_path) {
 
 expected<std::unique_ptr<run_folder>> run_folder::take(held_folder folder) {
   TROUPE_TRY_VOID(refuse_other_owner(folder));
-  TROUPE_TRY_VOID(refuse_sweep(folder));
   std::unique_ptr<run_folder> result{new run_folder{std::move(folder)}};
   TROUPE_TRY_VOID(result->take_lock());
   for (auto below : {run_layout::checkpoints, run_layout::logs,

@@ -26,6 +26,14 @@ namespace troupe::internal {
 /// `ec::invalid_argument` if not, `ec::storage` if there is none.
 expected<void> expect_run_folder(const fs::path& path);
 
+/// Before anything in it is removed: whether one of these files in the folder
+/// *path* has a checksum of Troupe's. Other programs have a `state.json`, too.
+expected<void> expect_own_run(const fs::path& path);
+
+/// Before a run begins in it: `ec::conflict` if *folder* has files, and none is
+/// a run's.
+expected<void> refuse_foreign(const held_folder& folder);
+
 /// A driver's right to a run, from one of its attempts on.
 struct run_claim {
   std::uint64_t attempt = 0;
@@ -50,7 +58,8 @@ public:
   /// Makes what is missing and takes the lock. `ec::storage` if the storage
   /// cannot be written to, with the reason, or if the folder belongs to another
   /// user; `ec::conflict` with the holder's pid and host if another driver has
-  /// the run, even if someone removed its lock.
+  /// the run, even if someone removed its lock, or if the folder has files and
+  /// is not a run's.
   static expected<std::unique_ptr<run_folder>>
   open(const fs::path& storage_path, const std::string& name);
 

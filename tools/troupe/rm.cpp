@@ -189,6 +189,7 @@ std::string text_of_left(const fs::path& path) {
 
 expected<int> rm(const rm_arguments& x) {
   TROUPE_TRY(auto path, x.run->path());
+  TROUPE_TRY_VOID(expect_own_run(path));
   auto run = read_run(path);
   if (run.presence == driver_presence::live
       || (run.presence == driver_presence::elsewhere && !x.gone))

@@ -299,8 +299,10 @@ TEST_F(run_test, files_that_are_on_by_default_are_complete_when_fit_returns) {
 }
 
 TEST_F(run_test, a_result_says_which_files_are_incomplete) {
-  // No page takes the place of a folder.
+  // No page takes the place of a folder, here in that of a run that had begun.
   fs::create_directories(run_path() / "report.html");
+  fs::create_directory(run_path() / "attempts");
+  write_bytes(run_path() / "attempts" / "0", "");
   auto outcome = run({});
   EXPECT_EQ(outcome.status, run_status_kind::finished);
   ASSERT_EQ(outcome.unsent.size(), 1u);

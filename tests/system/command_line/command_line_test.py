@@ -589,6 +589,18 @@ class RmTest(CommandLineTest):
             self.assertEqual((path / name).read_text(), "mine")
         self.assertFalse((path / "run.json").exists())
 
+    def test_a_folder_of_another_program_stays(self):
+        for name in ("state.json", "run.json", "journal.jsonl"):
+            path = self.storage / "project"
+            (path / "callbacks").mkdir(parents=True)
+            (path / "callbacks" / "model.py").write_text("mine")
+            (path / name).write_text('{"of": "another program"}\n')
+            _, complaint = troupe("rm", path, "--yes", code=2)
+            self.assertIn("another program's", complaint)
+            self.assertEqual((path / "callbacks" / "model.py").read_text(), "mine")
+            self.assertEqual(sorted(x.name for x in path.iterdir()), sorted(["callbacks", name]))
+            shutil.rmtree(path)
+
     def test_links_are_not_followed(self):
         path = self.runs.make("digits")
         outside = Path(self.runs.folder.name) / "outside"

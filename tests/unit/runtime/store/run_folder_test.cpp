@@ -350,6 +350,41 @@ TEST_F(run_folder_test, refuses_folders_of_another_user_in_its_own) {
   }
 }
 
+TEST_F(run_folder_test, begins_in_no_folder_of_another_program) {
+  for (auto name : {"state.json", "run.json", "journal.jsonl", "README.md"}) {
+    fs::remove_all(run);
+    fs::create_directories(run / "callbacks");
+    write_bytes(run / name, "{\"of\": \"another program\"}\n");
+    auto before = files_in(run);
+    auto store = open();
+    ASSERT_FALSE(store) << name;
+    EXPECT_EQ(store.error().code, ec::conflict) << store.error().message;
+    EXPECT_EQ(files_in(run), before);
+    EXPECT_EQ(expect_own_run(run).error().code, ec::invalid_argument) << name;
+  }
+}
+
+TEST_F(run_folder_test, begins_where_a_start_was_killed_before_its_claim) {
+  for (auto name : {"attempts", "checkpoints", "logs", "sinks", ".snapshot"})
+    fs::create_directories(run / name);
+  write_bytes(run / "lock", "");
+  auto store = open();
+  EXPECT_TRUE(store) << store.error().message;
+}
+
+TEST_F(run_folder_test, is_known_by_one_whole_file_and_begins_by_its_claim) {
+  ASSERT_TRUE(open().value()->begin_attempt());
+  EXPECT_TRUE(expect_own_run(run));
+  write_bytes(run / "metrics.csv", "step,loss\n");
+  for (auto name : {"run.json", "state.json"})
+    write_bytes(run / name, "damaged");
+  EXPECT_TRUE(expect_own_run(run)); // by the first line of its journal
+  write_bytes(run / "journal.jsonl", "damaged\n");
+  EXPECT_FALSE(expect_own_run(run));
+  auto store = open();
+  EXPECT_TRUE(store) << store.error().message;
+}
+
 TEST_F(run_folder_test, writes_through_no_link) {
   auto target = storage / "of_someone";
   for (auto name : {"lock", "state.json", "journal.jsonl", "run.json"}) {

@@ -24,7 +24,8 @@ TEST_F(run_store_test, leaves_a_run_alone_whose_state_cannot_be_read) {
   ASSERT_TRUE(arm_failpoint(""));
   ASSERT_FALSE(again);
   EXPECT_EQ(again.error().code, ec::storage);
-  EXPECT_TRUE(mentions(again.error(), "state.json: Input/output error"));
+  EXPECT_TRUE(mentions(again.error(), "state.json: Input/output error"))
+    << again.error().message;
   EXPECT_EQ(bytes_of(run / "journal.jsonl"), journal);
   EXPECT_EQ(bytes_of(run / "state.json"), state);
 }

@@ -154,20 +154,13 @@ void hierarchical_collectives::await(host_ring::ticket last) {
 
 void hierarchical_collectives::spread(int root, std::byte* data,
                                       std::size_t bytes) {
-  if (exchange_.ranks() == 1)
-    return;
-  const bool gives = root == exchange_.rank();
-  const segment_chunks parts{bytes, shared_segment::chunk_bytes};
-  for (std::size_t step = 0; step < parts.count() + 1; ++step) {
-    exchange_.meet();
-    if (gives && step < parts.count())
-      streaming_copy(exchange_.chunk(root, step), data + parts[step].begin,
-                     parts[step].size);
-    if (!gives && step >= 1)
-      copy_bytes(data + parts[step - 1].begin, exchange_.chunk(root, step - 1),
-                 parts[step - 1].size);
-    exchange_.advance();
-  }
+  auto from = host_of(root);
+  if (from == index_)
+    exchange_.spread(root - hosts_[from].first_rank, data, bytes);
+  if (leads())
+    run(ring_->broadcast(ring_call(), {data, bytes}, from));
+  if (from != index_)
+    exchange_.spread(0, data, bytes);
 }
 
 void hierarchical_collectives::finish(std::byte* data, const std::byte* from,
@@ -277,15 +270,8 @@ void hierarchical_collectives::reduce_chunks(std::byte* data, std::size_t count,
       if (auto started = thread_->start(tickets[i]); !started)
         fail(started.error());
     }
-    if (step < parts.count()) { // Show the others the slices they reduce.
-      auto part = parts[step];
-      for (int r = 0; r < local; ++r)
-        if (r != me) {
-          auto cut = segment_slice(parts, part, r, local);
-          streaming_copy(exchange_.chunk(me, step) + cut.begin,
-                         data + part.begin + cut.begin, cut.size);
-        }
-    }
+    if (step < parts.count())
+      exchange_.show_slices(parts, step, data);
     if (auto i = step - 1; step >= 1 && i < parts.count()) {
       auto part = parts[i];
       auto cut = segment_slice(parts, part, me, local);
@@ -309,16 +295,9 @@ void hierarchical_collectives::reduce_chunks(std::byte* data, std::size_t count,
 
 void hierarchical_collectives::broadcast(const call& x, std::byte* data,
                                          std::size_t bytes) {
-  auto root = x.fingerprint.root;
-  auto from = host_of(root);
   guarded([&] {
     open(x);
-    if (from == index_)
-      spread(root - hosts_[from].first_rank, data, bytes);
-    if (leads())
-      run(ring_->broadcast(ring_call(), {data, bytes}, from));
-    if (from != index_)
-      spread(0, data, bytes);
+    spread(x.fingerprint.root, data, bytes);
   });
 }
 
@@ -326,7 +305,6 @@ void hierarchical_collectives::all_gather(const call& x, const std::byte* in,
                                           std::size_t bytes,
                                           const std::vector<std::byte*>& out) {
   auto root = x.fingerprint.root;
-  auto me = exchange_.rank();
   const bool host_takes = root < 0 || host_of(root) == index_;
   auto first = static_cast<std::size_t>(hosts_[index_].first_rank);
   std::vector<std::byte> all;
@@ -334,18 +312,13 @@ void hierarchical_collectives::all_gather(const call& x, const std::byte* in,
     all.resize(bytes * static_cast<std::size_t>(ranks()));
   guarded([&] {
     open(x);
-    const segment_chunks parts{bytes, shared_segment::chunk_bytes};
-    for (std::size_t step = 0; step < parts.count() + 1; ++step) {
-      exchange_.meet();
-      if (step < parts.count())
-        streaming_copy(exchange_.chunk(me, step), in + parts[step].begin,
-                       parts[step].size);
-      for (int r = 0; leads() && step >= 1 && r < exchange_.ranks(); ++r)
-        copy_bytes(all.data() + (first + static_cast<std::size_t>(r)) * bytes
-                     + parts[step - 1].begin,
-                   exchange_.chunk(r, step - 1), parts[step - 1].size);
-      exchange_.advance();
-    }
+    exchange_.gather(
+      in, bytes, [&](int r, segment_piece part, const std::byte* from) {
+        if (leads())
+          copy_bytes(all.data() + (first + static_cast<std::size_t>(r)) * bytes
+                       + part.begin,
+                     from, part.size);
+      });
     if (leads()) {
       std::vector<std::span<std::byte>> blocks;
       for (auto& host : hosts_)
@@ -355,7 +328,7 @@ void hierarchical_collectives::all_gather(const call& x, const std::byte* in,
       run(ring_->all_gather(ring_call(), blocks));
     }
     if (host_takes)
-      spread(0, all.data(), all.size());
+      exchange_.spread(0, all.data(), all.size());
   });
   for (std::size_t r = 0; r < out.size(); ++r)
     copy_bytes(out[r], all.data() + r * bytes, bytes);
@@ -364,19 +337,12 @@ void hierarchical_collectives::all_gather(const call& x, const std::byte* in,
 void hierarchical_collectives::scatter(const call& x,
                                        const std::vector<const std::byte*>& in,
                                        std::byte* out, std::size_t bytes) {
-  auto root = x.fingerprint.root;
-  auto from = host_of(root);
   std::vector<std::byte> all(bytes * static_cast<std::size_t>(ranks()));
   for (std::size_t r = 0; r < in.size(); ++r)
     copy_bytes(all.data() + r * bytes, in[r], bytes);
   guarded([&] {
     open(x);
-    if (from == index_)
-      spread(root - hosts_[from].first_rank, all.data(), all.size());
-    if (leads())
-      run(ring_->broadcast(ring_call(), all, from));
-    if (from != index_)
-      spread(0, all.data(), all.size());
+    spread(x.fingerprint.root, all.data(), all.size());
   });
   copy_bytes(out, all.data() + static_cast<std::size_t>(rank()) * bytes, bytes);
 }

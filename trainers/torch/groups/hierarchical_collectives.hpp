@@ -66,7 +66,7 @@ private:
   void await(host_ring::ticket last);
   [[noreturn]] void fail(const error& reason);
 
-  /// The ranks of this host get *bytes* at *data* of local rank *root*.
+  /// All ranks get *bytes* at *data* of rank *root*.
   void spread(int root, std::byte* data, std::size_t bytes);
 
   void reduce_small(std::byte* data, std::size_t count, const reduction& how,

@@ -40,15 +40,8 @@ void segment_collectives::all_reduce(const call& x, std::byte* data,
   const segment_chunks parts{bytes, chunk_bytes};
   for (std::size_t step = 0; step < parts.count() + 2; ++step) {
     exchange_.meet();
-    if (step < parts.count()) { // Show the others the slices they reduce.
-      auto part = parts[step];
-      for (int r = 0; r < ranks; ++r)
-        if (r != me) {
-          auto cut = segment_slice(parts, part, r, ranks);
-          streaming_copy(exchange_.chunk(me, step) + cut.begin,
-                         data + part.begin + cut.begin, cut.size);
-        }
-    }
+    if (step < parts.count())
+      exchange_.show_slices(parts, step, data);
     if (step >= 1 && step - 1 < parts.count()) {
       // The own slice comes from the tensor, so its place in the own area is
       // free for the result.
@@ -88,17 +81,7 @@ void segment_collectives::broadcast(const call& x, std::byte* data,
     return;
   }
   exchange_.open(x.fingerprint, x.timeout);
-  const segment_chunks parts{bytes, chunk_bytes};
-  for (std::size_t step = 0; step < parts.count() + 1; ++step) {
-    exchange_.meet();
-    if (gives && step < parts.count())
-      streaming_copy(exchange_.chunk(root, step), data + parts[step].begin,
-                     parts[step].size);
-    if (!gives && step >= 1)
-      copy_bytes(data + parts[step - 1].begin, exchange_.chunk(root, step - 1),
-                 parts[step - 1].size);
-    exchange_.advance();
-  }
+  exchange_.spread(root, data, bytes);
 }
 
 void segment_collectives::all_gather(const call& x, const std::byte* in,
@@ -116,16 +99,7 @@ void segment_collectives::all_gather(const call& x, const std::byte* in,
       take(r, {0, bytes}, exchange_.payload(r));
   } else {
     exchange_.open(x.fingerprint, x.timeout);
-    const segment_chunks parts{bytes, chunk_bytes};
-    for (std::size_t step = 0; step < parts.count() + 1; ++step) {
-      exchange_.meet();
-      if (step < parts.count())
-        streaming_copy(exchange_.chunk(me, step), in + parts[step].begin,
-                       parts[step].size);
-      for (int r = 0; step >= 1 && r < exchange_.ranks(); ++r)
-        take(r, parts[step - 1], exchange_.chunk(r, step - 1));
-      exchange_.advance();
-    }
+    exchange_.gather(in, bytes, take);
   }
   if (!out.empty())
     copy_bytes(out[static_cast<std::size_t>(me)], in, bytes);

@@ -161,6 +161,50 @@ const std::byte* segment_exchange::payload(int rank) const noexcept {
   return segment_.inline_area(rank, fingerprint_.sequence & 1);
 }
 
+void segment_exchange::spread(int root, std::byte* data, std::size_t bytes) {
+  if (ranks() == 1)
+    return;
+  const bool gives = root == rank_;
+  const segment_chunks parts{bytes, shared_segment::chunk_bytes};
+  for (std::size_t step = 0; step < parts.count() + 1; ++step) {
+    meet();
+    if (gives && step < parts.count())
+      streaming_copy(chunk(root, step), data + parts[step].begin,
+                     parts[step].size);
+    if (!gives && step >= 1)
+      copy_bytes(data + parts[step - 1].begin, chunk(root, step - 1),
+                 parts[step - 1].size);
+    advance();
+  }
+}
+
+void segment_exchange::gather(const std::byte* in, std::size_t bytes,
+                              const take_function& take) {
+  const segment_chunks parts{bytes, shared_segment::chunk_bytes};
+  for (std::size_t step = 0; step < parts.count() + 1; ++step) {
+    meet();
+    if (step < parts.count())
+      streaming_copy(chunk(rank_, step), in + parts[step].begin,
+                     parts[step].size);
+    for (int r = 0; step >= 1 && r < ranks(); ++r)
+      take(r, parts[step - 1], chunk(r, step - 1));
+    advance();
+  }
+}
+
+void segment_exchange::show_slices(const segment_chunks& chunks,
+                                   std::size_t number,
+                                   const std::byte* data) const {
+  auto part = chunks[number];
+  for (int r = 0; r < ranks(); ++r) {
+    if (r == rank_)
+      continue;
+    auto cut = segment_slice(chunks, part, r, ranks());
+    streaming_copy(chunk(rank_, number) + cut.begin,
+                   data + part.begin + cut.begin, cut.size);
+  }
+}
+
 void segment_exchange::compare_fingerprints() {
   auto parity = fingerprint_.sequence & 1;
   std::string others;

@@ -4,11 +4,13 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 
 #include "troupe/runtime/process/shared_segment.hpp"
 #include "troupe/trainers/torch/groups/memory_collectives.hpp"
+#include "troupe/trainers/torch/groups/segment_chunks.hpp"
 
 namespace troupe::internal {
 
@@ -87,6 +89,22 @@ public:
   std::byte* chunk(int rank, std::uint64_t step) const noexcept {
     return segment_.chunk_area(rank, step);
   }
+
+  /// Copies *data* of *root* to that of all others, chunk by chunk.
+  void spread(int root, std::byte* data, std::size_t bytes);
+
+  /// Takes what comes of *rank*: the bytes of *part*, at *from*.
+  using take_function =
+    std::function<void(int rank, segment_piece part, const std::byte* from)>;
+
+  /// Shows *in* to the others, chunk by chunk, and calls *take* with what each
+  /// rank shows, this one too.
+  void gather(const std::byte* in, std::size_t bytes,
+              const take_function& take);
+
+  /// Shows the others the slices of chunk *number* of *data* that they reduce.
+  void show_slices(const segment_chunks& chunks, std::size_t number,
+                   const std::byte* data) const;
 
   std::uint64_t sequence() const noexcept { return fingerprint_.sequence; }
 

@@ -102,6 +102,86 @@ at::Tensor laid_out_as(const at::Tensor& parameter,
   return at::empty_like(parameter).copy_(gradient);
 }
 
+/// Finds the tensors of a saved state by name, and collects what does not fit.
+class state_reader {
+public:
+  state_reader(const tensor_map& saved, const std::string& prefix)
+    : saved_(saved), prefix_(prefix) {}
+
+  /// Null if there is none.
+  const at::Tensor* find(const std::string& name) {
+    auto found = saved_.find(prefix_ + name);
+    if (found == saved_.end())
+      return nullptr;
+    ++used_;
+    return &found->second;
+  }
+
+  void complain(const std::string& name, const std::string& why) {
+    problems_ += "; " + prefix_ + name + ' ' + why;
+  }
+
+  bool fits() const { return problems_.empty(); }
+
+  /// Throws `train_error` for all complaints, and for tensors that were not
+  /// looked for.
+  void finish() {
+    auto given = std::ranges::count_if(saved_, [&](const auto& item) {
+      return item.first.starts_with(prefix_);
+    });
+    if (given != used_)
+      complain("*", c10::str("has ", given - used_,
+                             " tensors that this optimizer does not know"));
+    if (!fits())
+      throw_invalid_argument("the state of an optimizer does not fit"
+                             + problems_);
+  }
+
+private:
+  const tensor_map& saved_;
+  const std::string& prefix_;
+  std::string problems_;
+  std::ptrdiff_t used_ = 0;
+};
+
+/// Reads the options of group *group*.
+template <class Options>
+void read_options(state_reader& from, std::size_t group, Options& options) {
+  for_each_option(options, [&](const char* option, auto& value) {
+    auto name = option_name(group, option);
+    const auto* x = from.find(name);
+    if (x && x->numel() == 1)
+      value = x->item().template to<std::remove_reference_t<decltype(value)>>();
+    else if (x)
+      from.complain(name, "is not a single number");
+    else if (option == std::string_view{"lr"})
+      from.complain(name, "is missing"); // of others older states have none
+  });
+}
+
+/// Copies of what *from* has, of *names*, for parameter number *index*.
+tensor_map read_slot(state_reader& from, std::size_t index,
+                     const std::vector<std::string>& names,
+                     const at::Tensor& parameter) {
+  tensor_map result;
+  auto stem = concat("state.", index, '.');
+  for (const auto& name : names) {
+    const auto* value = from.find(stem + name);
+    if (!value)
+      continue;
+    auto copy = name == adam_slot::step
+                  ? at::zeros({}, parameter.options().dtype(at::kFloat))
+                  : at::empty_like(parameter);
+    if (value->sizes() == copy.sizes())
+      result[name] = copy.detach().copy_(*value);
+    else
+      from.complain(stem + name, "has another shape than its parameter");
+  }
+  if (from.fits() && !result.empty() && result.size() != names.size())
+    from.complain(stem + "*", "is incomplete");
+  return result;
+}
+
 } // namespace
 
 template <class Options>
@@ -215,61 +295,17 @@ template <class Options>
 void fused_optimizer<Options>::load_state(const tensor_map& saved,
                                           const std::string& prefix) {
   const c10::NoGradGuard no_grad;
-  std::string problems;
-  std::size_t used = 0;
-  auto find = [&](const std::string& name) -> const at::Tensor* {
-    auto i = saved.find(prefix + name);
-    if (i == saved.end())
-      return nullptr;
-    ++used;
-    return &i->second;
-  };
-  auto complain = [&](const std::string& name, const std::string& why) {
-    problems += "; " + prefix + name + ' ' + why;
-  };
+  state_reader from{saved, prefix};
   std::vector<Options> options;
   std::vector<slot> slots;
-  for (std::size_t g = 0; g < groups_.size(); ++g) {
-    options.push_back(groups_[g].options);
-    for_each_option(options.back(), [&](const char* option, auto& value) {
-      auto name = option_name(g, option);
-      const auto* x = find(name);
-      if (x && x->numel() == 1)
-        value =
-          x->item().template to<std::remove_reference_t<decltype(value)>>();
-      else if (x)
-        complain(name, "is not a single number");
-      else if (option == std::string_view{"lr"})
-        complain(name, "is missing"); // of others older states have none
-    });
-    for (const auto& parameter : groups_[g].parameters) {
-      auto stem = concat("state.", slots.size(), '.');
-      auto& slot = slots.emplace_back();
-      auto names = slot_names(options.back());
-      for (const auto& name : names) {
-        const auto* value = find(stem + name);
-        if (!value)
-          continue;
-        auto is_step = name == adam_slot::step;
-        auto copy = is_step
-                      ? at::zeros({}, parameter.options().dtype(at::kFloat))
-                      : at::empty_like(parameter);
-        if (value->sizes() == copy.sizes())
-          slot[name] = copy.detach().copy_(*value);
-        else
-          complain(stem + name, "has another shape than its parameter");
-      }
-      if (problems.empty() && !slot.empty() && slot.size() != names.size())
-        complain(stem + "*", "is incomplete");
-    }
+  for (const auto& group : groups_) {
+    options.push_back(group.options);
+    read_options(from, options.size() - 1, options.back());
+    auto names = slot_names(options.back());
+    for (const auto& parameter : group.parameters)
+      slots.push_back(read_slot(from, slots.size(), names, parameter));
   }
-  auto given = std::ranges::count_if(
-    saved, [&](const auto& item) { return item.first.starts_with(prefix); });
-  if (static_cast<std::size_t>(given) != used)
-    complain("*", c10::str("has ", given - static_cast<long>(used),
-                           " tensors that this optimizer does not know"));
-  if (!problems.empty())
-    throw_invalid_argument("the state of an optimizer does not fit" + problems);
+  from.finish();
   for (std::size_t g = 0; g < groups_.size(); ++g)
     groups_[g].options = options[g];
   slots_ = std::move(slots);

@@ -191,6 +191,46 @@ private:
   group_ptr group_;
 };
 
+/// What Reducers with a `counting_hook` have done on this rank.
+struct reducer_counts {
+  int made = 0;
+  int buckets = 0; ///< Averaged.
+};
+
+/// Averages like a Reducer without a hook. There is one for each Reducer.
+class counting_hook final : public c10d::CommHookInterface {
+public:
+  counting_hook(group_ptr group, reducer_counts& counts)
+    : size_(group->getSize()), sum_(std::move(group)), counts_(counts) {
+    ++counts_.made;
+  }
+
+  c10::intrusive_ptr<c10::ivalue::Future>
+  runHook(c10d::GradBucket& bucket) override {
+    ++counts_.buckets;
+    bucket.getBufferRef().div_(size_);
+    return sum_.runHook(bucket);
+  }
+
+  at::Tensor parseHookResult(const c10::IValue& result) override {
+    return sum_.parseHookResult(result);
+  }
+
+private:
+  int size_;
+  summing_hook sum_;
+  reducer_counts& counts_;
+};
+
+/// *options*, with a `counting_hook`.
+inline data_parallel_options counted(reducer_counts& counts,
+                                     data_parallel_options options = {}) {
+  options.comm_hook = [&counts](const group_ptr& group) {
+    return std::make_unique<counting_hook>(group, counts);
+  };
+  return options;
+}
+
 /// Sums, and then fails on this rank while *fails*.
 class failing_hook final : public c10d::CommHookInterface {
 public:

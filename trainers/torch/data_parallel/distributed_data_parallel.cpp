@@ -78,197 +78,14 @@ void distributed_data_parallel::drop() {
   dropped_ = true;
 }
 
-void distributed_data_parallel::rebuild(group_ptr group, bool broadcast) {
-  comparison_ = comparison::after_next_forward;
-  take_group(std::move(group), broadcast);
-}
-
-void distributed_data_parallel::take_group(group_ptr group, bool broadcast) {
-  drop();
-  if (group && group->getSize() > 1) {
-    group_ = std::move(group);
-    try {
-      on_rank([&] { start(broadcast, broadcast); });
-    } catch (...) {
-      drop(); // a closed connection ends the wait of the others
-      throw;
-    }
-  } else if (auto problem = problem_of(source_.tensors(), options_);
-             !problem.empty()) {
-    throw_invalid_argument(problem); // what would be refused with a second rank
-  } else {
-    kept_->forget_failures();
-  }
-  dropped_ = false;
-  buffers_are_due_ = true;
-  kept_to_itself_ = false;
-}
-
-/// Ranks that are refused are refused together: then all keep the Reducer that
-/// they have, and start again at their next forward.
-void distributed_data_parallel::start(bool with_parameters, bool with_buffers) {
-  starts_again_ = true;
-  auto model = source_.tensors();
-  model_ = model.model;
-  auto trained = trained_now();
-  auto reduced = reduced_of(model, options_);
-  // Without anything to train, the ranks still agree on that, if the group can.
-  device_ = reduced.empty() ? group_->getBoundDeviceId().value_or(at::kCPU)
-                            : reduced.front().tensor.device();
-  auto problem = problem_of(model, reduced, options_);
-  if (auto name = kept_->left_behind(model, reduced);
-      problem.empty() && !name.empty())
-    problem = c10::str(
-      "parameter ", name,
-      " was frozen while it had a gradient that no_sync() kept on this rank, "
-      "which would not be averaged any more: freeze it after a step, or "
-      "forget the gradient with zero_grad()");
-  agree(problem);
-  std::vector<at::Tensor> parameters;
-  for (auto& x : reduced)
-    parameters.push_back(x.tensor);
-  std::string mismatch;
-  try {
-    c10d::verify_params_across_processes(group_, parameters, std::nullopt);
-  } catch (const c10::Error& e) {
-    mismatch = "parameters of model " + model.model
-               + " differ from those of rank 0: " + e.what_without_backtrace();
-  }
-  std::vector<named_tensor> shared = reduced;
-  if (with_parameters)
-    shared.insert(shared.end(), model.parameters.begin(),
-                  model.parameters.end());
-  if (with_buffers || options_.sync_buffers)
-    shared.insert(shared.end(), model.buffers.begin(), model.buffers.end());
-  std::erase_if(shared, [&](auto& x) { return is_ignored(options_, x.name); });
-  auto names_differ = !has_names_of_rank_0(group_, shared, device_);
-  if (mismatch.empty() && names_differ)
-    mismatch =
-      "model " + model.model
-      + " has parameters or buffers with other names or in another order than "
-        "on rank 0, or trains other ones: gradients are averaged in the order "
-        "of register_parameter and register_module, which has to be the same "
-        "on all ranks";
-  agree(mismatch);
-  copy_from(0, model, with_parameters, with_buffers);
-  // Whatever fails from here on, this rank can tell the others. One that is
-  // constructed while others rebuild compares weights when they do.
-  auto flag =
-    one_number(comparison_ == comparison::after_next_forward ? 0 : -1);
-  std::exception_ptr failure;
-  try {
-    trained_ = std::move(trained);
-    auto before = std::exchange(reduced_, std::move(reduced));
-    kept_->follow(reduced_);
-    if (with_parameters)
-      kept_->forget_changes();
-    make_reducer();
-    note_left(model, before);
-  } catch (...) {
-    failure = std::current_exception();
-  }
-  auto rank = group_->getRank();
-  if (failure)
-    flag[0].fill_(rank + 1);
-  auto largest = all_reduce(flag, c10d::ReduceOp::MAX);
-  if (largest > 0) { // The others do not have one.
-    logger_.reset();
-    reducer_.reset();
-  }
-  if (failure)
-    std::rethrow_exception(failure);
-  if (largest > 0)
-    throw_invalid_argument(
-      "rank ", rank, ": rank ", largest - 1,
-      " could not prepare to average the gradients of this model; its own "
-      "error says why");
-  if (largest == 0)
-    comparison_ = comparison::after_next_forward;
-  owners_are_due_ = true;
-  starts_again_ = false;
-}
-
-/// Not at the start: `model = prepare_model(...)` makes a model before it
-/// releases the one before. Forwards in a join or no_sync() may not be of all
-/// ranks.
-void distributed_data_parallel::refuse_other_owners() {
-  if (!owners_are_due_ || join_ || !*sync_)
-    return;
-  std::string problem;
-  for (auto& x : reduced_)
-    if (problem.empty() && has_other_owner(x.tensor, kept_.get()))
-      problem = c10::str("parameter ", x.name,
-                         " belongs to another prepared model, too, so that "
-                         "each would refuse the gradients of the other: "
-                         "release that model, or prepare one module that "
-                         "holds both");
-  agree(problem);
-  owners_are_due_ = false;
-}
-
-/// Throws on every rank if any has a *problem*: otherwise the others would wait
-/// for the rank that left.
-void distributed_data_parallel::agree(const std::string& problem) {
-  auto rank = group_->getRank();
-  auto culprit = all_reduce(problem.empty() ? -1 : rank, c10d::ReduceOp::MAX);
-  if (!problem.empty())
-    throw_invalid_argument("rank ", rank, ": ", problem);
-  if (culprit >= 0)
-    throw_invalid_argument(
-      "rank ", rank, ": rank ", culprit,
-      " cannot train this model with the others; its own error says "
-      "why");
-}
-
-/// Copies what the ranks share of *model* from *rank* to all. Hidden from
-/// autograd's version counters: a graph that saved a buffer is still valid for
-/// its backward.
-void distributed_data_parallel::copy_from(int rank, const model_tensors& model,
-                                          bool parameters, bool buffers) {
-  std::vector<at::Tensor> state;
-  auto add = [&](const std::vector<named_tensor>& list) {
-    for (auto& x : list)
-      if (!is_ignored(options_, x.name))
-        state.push_back(x.tensor.detach());
-  };
-  if (parameters)
-    add(model.parameters);
-  if (buffers)
-    add(model.buffers);
-  if (state.empty())
-    return;
-  at::NoGradGuard no_grad;
-  at::AutoDispatchBelowADInplaceOrView below_autograd;
-  c10d::broadcast_coalesced(
-    group_, state, static_cast<size_t>(options_.broadcast_bytes), rank);
-}
-
-std::vector<at::Tensor>
-distributed_data_parallel::one_number(std::int64_t value) const {
-  return {at::full({1}, value, at::TensorOptions{at::kLong}.device(device_))};
-}
-
-std::int64_t
-distributed_data_parallel::all_reduce(std::int64_t value,
-                                      c10d::ReduceOp::RedOpType op) {
-  auto x = one_number(value);
-  return all_reduce(x, op);
-}
-
-std::int64_t
-distributed_data_parallel::all_reduce(std::vector<at::Tensor>& x,
-                                      c10d::ReduceOp::RedOpType op) {
-  c10d::AllreduceOptions options;
-  options.reduceOp = op;
-  group_->allreduce(x, options)->wait();
-  return x[0].item<std::int64_t>();
-}
-
-std::vector<c10::TensorImpl*> distributed_data_parallel::trained_now() const {
-  std::vector<c10::TensorImpl*> result;
-  source_.append_parameters(result);
-  std::erase_if(result, [](auto x) { return !x->requires_grad(); });
-  return result;
+void distributed_data_parallel::zero_grad() {
+  if (reducer_ && has_failed(*reducer_))
+    sink_->backward = backward_state::cleared;
+  kept_->clear();
+  std::vector<c10::TensorImpl*> parameters;
+  source_.append_parameters(parameters);
+  for (auto x : parameters)
+    x->mutable_grad().reset();
 }
 
 /// A parameter that is averaged only from the next forward on and has a
@@ -285,83 +102,6 @@ std::string distributed_data_parallel::learns_unfollowed() const {
       return x.name;
   }
   return {};
-}
-
-/// Distinguishes the gradients that the Reducer before this one averaged from
-/// those that come while a parameter is not averaged.
-void distributed_data_parallel::note_left(
-  const model_tensors& model, const std::vector<named_tensor>& before) {
-  auto has = [](const std::vector<named_tensor>& list, const at::Tensor& x) {
-    return std::ranges::any_of(list,
-                               [&x](auto& y) { return y.tensor.is_same(x); });
-  };
-  std::erase_if(left_, [&](auto& x) {
-    return has(reduced_, x.tensor) || !has(model.parameters, x.tensor);
-  });
-  for (auto& x : before)
-    if (!has(reduced_, x.tensor) && has(model.parameters, x.tensor)) {
-      auto got_gradient = std::make_shared<bool>(false);
-      auto notes =
-        after_each_gradient(x.tensor, nullptr, [=] { *got_gradient = true; });
-      if (notes)
-        left_.push_back({x.tensor, got_gradient, std::move(notes)});
-    }
-}
-
-/// Averages from now on what requires a gradient now. A completely frozen model
-/// only passes gradients through: then nothing changes.
-void distributed_data_parallel::follow_parameters() {
-  auto now = trained_now();
-  auto receives = regain_gradients(*reducer_);
-  if (receives && now == trained_ && !starts_again_)
-    return;
-  auto is_same = [](auto& x, auto& y) { return x.tensor.is_same(y.tensor); };
-  auto reduced = reduced_of(source_.tensors(), options_);
-  auto same = std::ranges::equal(reduced, reduced_, is_same);
-  if (!starts_again_ && (reduced.empty() || (receives && same))) {
-    trained_ = std::move(now);
-    return;
-  }
-  if (join_)
-    throw_invalid_argument(
-      "rank ", group_->getRank(), ": ",
-      same ? "parameters of model " : "other parameters of model ", model_,
-      same ? " became of another type or device" : " require a gradient",
-      " than before join(); a rank without data could not follow");
-  start(options_.broadcast_at_start, false);
-}
-
-void distributed_data_parallel::make_reducer() {
-  logger_.reset(); // reads the reducer while it goes
-  reducer_.reset();
-  sink_ = std::make_shared<gradient_sink_state>();
-  sink_->static_graph = options_.static_graph;
-  sink_->kept = kept_;
-  auto reducer =
-    internal::make_reducer(reduced_, group_, options_, sync_, sink_);
-  sink_->reducer = reducer;
-  auto logger = std::make_shared<c10d::Logger>(reducer);
-  reducer->set_logger(logger);
-  std::vector<int> devices;
-  if (device_.has_index())
-    devices.push_back(device_.index());
-  logger->set_construction_data_and_log(
-    model_, devices, devices.empty() ? -1 : devices[0], options_.sync_buffers,
-    false, options_.static_graph);
-  if (options_.static_graph)
-    logger->set_static_graph();
-  reducer_ = std::move(reducer);
-  logger_ = std::move(logger);
-}
-
-void distributed_data_parallel::zero_grad() {
-  if (reducer_ && has_failed(*reducer_))
-    sink_->backward = backward_state::cleared;
-  kept_->clear();
-  std::vector<c10::TensorImpl*> parameters;
-  source_.append_parameters(parameters);
-  for (auto x : parameters)
-    x->mutable_grad().reset();
 }
 
 void distributed_data_parallel::check_backward() const {
@@ -434,6 +174,29 @@ void distributed_data_parallel::compare_replicas(bool finds_optimizers) {
 void distributed_data_parallel::check_at_reports(train_context& context) {
   at_reports_ =
     rank_access{context}.before_report([this] { check_backward(); });
+}
+
+/// Copies what the ranks share of *model* from *rank* to all. Hidden from
+/// autograd's version counters: a graph that saved a buffer is still valid for
+/// its backward.
+void distributed_data_parallel::copy_from(int rank, const model_tensors& model,
+                                          bool parameters, bool buffers) {
+  std::vector<at::Tensor> state;
+  auto add = [&](const std::vector<named_tensor>& list) {
+    for (auto& x : list)
+      if (!is_ignored(options_, x.name))
+        state.push_back(x.tensor.detach());
+  };
+  if (parameters)
+    add(model.parameters);
+  if (buffers)
+    add(model.buffers);
+  if (state.empty())
+    return;
+  at::NoGradGuard no_grad;
+  at::AutoDispatchBelowADInplaceOrView below_autograd;
+  c10d::broadcast_coalesced(
+    group_, state, static_cast<size_t>(options_.broadcast_bytes), rank);
 }
 
 void distributed_data_parallel::broadcast_buffers() {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -163,14 +164,6 @@ public:
   /// Whether gradients are averaged: there is a group of more than one rank.
   bool active() const noexcept { return reducer_ != nullptr; }
 
-  const std::shared_ptr<c10d::Reducer>& reducer() const noexcept {
-    return reducer_;
-  }
-
-  const std::shared_ptr<c10d::Logger>& logger() const noexcept {
-    return logger_;
-  }
-
 private:
   /// When weights are compared, because optimizers may differ although weights
   /// were copied: then their first averaged step makes weights differ.
@@ -251,6 +244,7 @@ private:
   std::int64_t all_reduce(std::int64_t value, c10d::ReduceOp::RedOpType op);
   std::int64_t all_reduce(std::vector<at::Tensor>& x,
                           c10d::ReduceOp::RedOpType op);
+  void replace_reducer(const std::function<void()>& make);
   void make_reducer();
   void note_left(const model_tensors& model,
                  const std::vector<named_tensor>& before);

@@ -5,7 +5,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "troupe/trainers/torch/data_parallel/guarded_reducer.hpp"
+#include "troupe/trainers/torch/data_parallel/strict_reducer.hpp"
 
 namespace troupe::internal {
 
@@ -63,21 +63,21 @@ struct reducer_arguments {
 
 /// `std::is_constructible` for the Reducer of one LibTorch or another.
 template <class... Ts>
-constexpr bool takes = std::is_constructible_v<guarded_reducer, Ts...>;
+constexpr bool takes = std::is_constructible_v<strict_reducer, Ts...>;
 
 template <class>
 constexpr bool always_false = false;
 
 /// The forms of the Reducer's constructor, newest first.
 template <class Parameters = std::vector<at::Tensor>>
-std::shared_ptr<guarded_reducer>
+std::shared_ptr<strict_reducer>
 construct(reducer_arguments x, const data_parallel_options& options) {
   using sparse = std::vector<bool>;
   using sizes = std::vector<std::int64_t>;
   if constexpr (takes<Parameters, bucket_list, group_ptr, sparse, std::int64_t,
                       bool, bool, names_map, std::int64_t, bool, bool, sizes,
                       bool, bool>)
-    return std::make_shared<guarded_reducer>(
+    return std::make_shared<strict_reducer>(
       std::move(x.parameters), std::move(x.buckets), std::move(x.group),
       std::move(x.sparse), x.bucket_bytes, options.find_unused_parameters,
       x.views, std::move(x.names), x.first_bytes, false, false,
@@ -86,7 +86,7 @@ construct(reducer_arguments x, const data_parallel_options& options) {
   else if constexpr (takes<Parameters, bucket_list, group_ptr, sparse,
                            std::int64_t, bool, bool, names_map, std::int64_t,
                            bool, bool, sizes>)
-    return std::make_shared<guarded_reducer>(
+    return std::make_shared<strict_reducer>(
       std::move(x.parameters), std::move(x.buckets), std::move(x.group),
       std::move(x.sparse), x.bucket_bytes, options.find_unused_parameters,
       x.views, std::move(x.names), x.first_bytes, false, false,
@@ -94,13 +94,13 @@ construct(reducer_arguments x, const data_parallel_options& options) {
   else if constexpr (takes<Parameters, bucket_list, group_ptr, sparse,
                            std::int64_t, bool, bool, names_map, std::int64_t,
                            bool, bool>)
-    return std::make_shared<guarded_reducer>(
+    return std::make_shared<strict_reducer>(
       std::move(x.parameters), std::move(x.buckets), std::move(x.group),
       std::move(x.sparse), x.bucket_bytes, options.find_unused_parameters,
       x.views, std::move(x.names), x.first_bytes, false, false);
   else if constexpr (takes<Parameters, bucket_list, group_ptr, sparse,
                            std::int64_t, bool, bool, names_map, std::int64_t>)
-    return std::make_shared<guarded_reducer>(
+    return std::make_shared<strict_reducer>(
       std::move(x.parameters), std::move(x.buckets), std::move(x.group),
       std::move(x.sparse), x.bucket_bytes, options.find_unused_parameters,
       x.views, std::move(x.names), x.first_bytes);
@@ -170,24 +170,24 @@ make_reducer(const std::vector<named_tensor>& parameters,
   if (options.static_graph)
     reducer->set_static_graph();
   if (sync)
-    reducer->guard(std::move(names), std::move(sync), std::move(sink));
+    reducer->watch(std::move(names), std::move(sync), std::move(sink));
   return reducer;
 }
 
 void check_backward(const c10d::Reducer& x) {
-  static_cast<const guarded_reducer&>(x).check_finished();
+  static_cast<const strict_reducer&>(x).check_finished();
 }
 
 void refuse_if_unfinished(const c10d::Reducer& x) {
-  static_cast<const guarded_reducer&>(x).check_reusable();
+  static_cast<const strict_reducer&>(x).check_reusable();
 }
 
 bool has_failed(const c10d::Reducer& x) {
-  return static_cast<const guarded_reducer&>(x).has_failed();
+  return static_cast<const strict_reducer&>(x).has_failed();
 }
 
 bool regain_gradients(c10d::Reducer& x) {
-  return static_cast<guarded_reducer&>(x).regain();
+  return static_cast<strict_reducer&>(x).regain();
 }
 
 } // namespace troupe::internal

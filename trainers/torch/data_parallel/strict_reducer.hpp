@@ -54,16 +54,16 @@ private:
 
 /// A Reducer that throws when gradients arrive that it will not average. c10d's
 /// own ignores them, and the ranks' weights drift apart.
-class guarded_reducer final : public c10d::Reducer {
+class strict_reducer final : public c10d::Reducer {
 public:
   using c10d::Reducer::Reducer;
 
-  ~guarded_reducer() {
-    for (auto& [node, key] : guards_)
+  ~strict_reducer() {
+    for (auto& [node, key] : node_hooks_)
       node->del_post_hook(key);
   }
 
-  void guard(std::vector<std::string> names, std::shared_ptr<const bool> sync,
+  void watch(std::vector<std::string> names, std::shared_ptr<const bool> sync,
              std::shared_ptr<gradient_sink_state> sink) {
     names_ = std::move(names);
     arrivals_.resize(names_.size());
@@ -78,7 +78,7 @@ public:
           local_used_map_[static_cast<std::int64_t>(i)] = 1;
     for (std::size_t i = 0; i < grad_accumulators_.size(); ++i) {
       auto* node = grad_accumulators_[i].get();
-      guards_.emplace_back(
+      node_hooks_.emplace_back(
         node, node->add_post_hook(std::make_unique<hook>(*this, i)));
       past_hooks_.push_back(after_each_gradient(
         params_[i], sink_->kept.get(), [this, i] { check_accumulator(i); }));
@@ -203,14 +203,14 @@ private:
   }
 
   struct hook final : torch::autograd::FunctionPostHook {
-    hook(guarded_reducer& self, std::size_t index) : self(self), index(index) {}
+    hook(strict_reducer& self, std::size_t index) : self(self), index(index) {}
 
     variables operator()(const variables& outputs, const variables&) override {
       self.check(index);
       return outputs;
     }
 
-    guarded_reducer& self;
+    strict_reducer& self;
     std::size_t index;
   };
 
@@ -329,7 +329,7 @@ private:
   std::shared_ptr<gradient_sink_state> sink_;
   std::shared_ptr<shown_calls> shown_;
   std::vector<std::uint64_t> arrivals_; // the forward of each one's gradient
-  std::vector<std::pair<torch::autograd::Node*, std::uintptr_t>> guards_;
+  std::vector<std::pair<torch::autograd::Node*, std::uintptr_t>> node_hooks_;
   std::vector<std::shared_ptr<void>> past_hooks_; // keep the calls coming
 };
 

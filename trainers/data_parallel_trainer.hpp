@@ -4,7 +4,8 @@
 #include <functional>
 #include <utility>
 
-#include "troupe/trainers/fit.hpp"
+#include "troupe/runtime/store/result.hpp"
+#include "troupe/trainers/run_request.hpp"
 
 namespace caf {
 
@@ -15,6 +16,11 @@ class actor_system;
 namespace troupe {
 
 class run_handle;
+
+/// Runs *request* from start to end; blocks the calling thread. SIGINT stops it
+/// in order; `run_config::preempt_signals` let ranks save a last checkpoint
+/// first. Never throws: the result has the error.
+result fit(const internal::run_request& request) noexcept;
 
 /// How a `data_parallel_trainer` runs its loop.
 struct train_options {

@@ -1,4 +1,4 @@
-#include "troupe/trainers/fit.hpp"
+#include "troupe/trainers/data_parallel_trainer.hpp"
 
 #include <poll.h>
 #include <sys/eventfd.h>

@@ -6,7 +6,7 @@
 #include "troupe/actors/protocol/register_messages.hpp"
 #include "troupe/runtime/process/spawner.hpp"
 #include "troupe/trainers/launch.hpp"
-#include "troupe/trainers/rank_process.hpp"
+#include "troupe/trainers/rank_runner.hpp"
 
 namespace troupe {
 

@@ -5,18 +5,25 @@
 #include <cstdio>
 #include <utility>
 
+#include <caf/actor_system.hpp>
+
+#include "troupe/actors/process_launcher.hpp"
 #include "troupe/actors/protocol/error_code.hpp"
 #include "troupe/actors/trainer.hpp"
+#include "troupe/actors/transport/connect.hpp"
+#include "troupe/actors/transport/system_config.hpp"
 #include "troupe/runtime/process/processes.hpp"
 #include "troupe/runtime/process/secrets.hpp"
 #include "troupe/runtime/process/shared_segment.hpp"
 #include "troupe/runtime/process/stack_dump.hpp"
 #include "troupe/runtime/run_layout.hpp"
+#include "troupe/runtime/store/ranks_lock.hpp"
 #include "troupe/runtime/store/result.hpp"
 #include "troupe/runtime/text.hpp"
 #include "troupe/trainers/actor_link.hpp"
 #include "troupe/trainers/answer_of.hpp"
 #include "troupe/trainers/call_user_code.hpp"
+#include "troupe/trainers/loop_address.hpp"
 
 namespace troupe::internal {
 
@@ -183,6 +190,40 @@ expected<void> run_rank(caf::actor_system& system, const rank_args& args) {
   }
   caf::anon_send_exit(me, caf::exit_reason::user_shutdown);
   return result;
+}
+
+namespace {
+
+/// Joins the attempt and its driver, then runs the rank.
+expected<void> run_process(const std::string& payload,
+                           const std::vector<int>& descriptors) {
+  TROUPE_TRY(auto bootstrap, rank_bootstrap::from_bytes(payload));
+  if (descriptors.size() < 3)
+    return failure(ec::protocol,
+                   "a rank process got no connection to its driver");
+  TROUPE_TRY(auto lock,
+             join_attempt({unique_fd{descriptors[2]}, bootstrap.token}));
+  lock.release(); // Open until this process ends.
+  // Never destroyed: the process ends right after its goodbye, and an orderly
+  // shutdown of the system would only delay that.
+  static auto config = new system_config;
+  static auto system = new caf::actor_system{config->with_own_network_thread()};
+  static auto network = new network_thread{*system};
+  static auto kept = new auto{std::make_shared<retired_contexts>()};
+  TROUPE_TRY(auto agent,
+             connect<host_agent_actor>(*system, unique_fd{descriptors[1]}));
+  return run_rank(*system, {std::move(agent), bootstrap.attempt, bootstrap.rank,
+                            descriptors[0], resolve_loop, *kept, network});
+}
+
+} // namespace
+
+int rank_process(std::string payload, std::vector<int> descriptors) {
+  auto ok = run_process(payload, descriptors);
+  if (ok)
+    return 0;
+  std::fprintf(stderr, "troupe: %s\n", ok.error().message.c_str());
+  return 1;
 }
 
 } // namespace troupe::internal

@@ -2,6 +2,8 @@
 
 #include <functional>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "troupe/actors/protocol/type_ids.hpp"
 #include "troupe/actors/transport/network_thread.hpp"
@@ -25,5 +27,9 @@ struct rank_args {
 /// A rank from its first message to its last, on the calling thread. Returns an
 /// error that it could not send to the agent of its host.
 expected<void> run_rank(caf::actor_system& system, const rank_args& args);
+
+/// The main function of a rank process with the `rank_bootstrap` in *payload*;
+/// returns its exit code. 0: the worker group knows how the loop ended.
+int rank_process(std::string payload, std::vector<int> descriptors);
 
 } // namespace troupe::internal

@@ -27,7 +27,7 @@
 #include "troupe/runtime/process/descriptor.hpp"
 #include "troupe/runtime/process/shared_segment.hpp"
 #include "troupe/runtime/store/run_store.hpp"
-#include "troupe/trainers/rank_process.hpp"
+#include "troupe/trainers/rank_runner.hpp"
 
 namespace troupe::internal::test {
 

@@ -21,8 +21,8 @@
 #include "troupe/runtime/process/interrupt_watch.hpp"
 #include "troupe/runtime/store/result.hpp"
 #include "troupe/runtime/text.hpp"
-#include "troupe/trainers/run_handle.hpp"
 #include "troupe/trainers/run_home.hpp"
+#include "troupe/trainers/run_parts.hpp"
 
 namespace troupe {
 

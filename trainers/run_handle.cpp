@@ -14,6 +14,11 @@ namespace troupe {
 using namespace internal;
 
 expected<run_handle> run_handle::start(run_request request,
+                                       caf::actor_system& system) {
+  return start(std::move(request), system, {});
+}
+
+expected<run_handle> run_handle::start(run_request request,
                                        caf::actor_system& system,
                                        run_surroundings around) {
   try {

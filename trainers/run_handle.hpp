@@ -9,7 +9,6 @@
 
 #include "troupe/actors/protocol/interfaces.hpp"
 #include "troupe/runtime/process/forked_process.hpp"
-#include "troupe/runtime/report/report.hpp"
 #include "troupe/runtime/run/run_monitor.hpp"
 #include "troupe/runtime/store/result.hpp"
 #include "troupe/runtime/values/run_status.hpp"
@@ -18,27 +17,9 @@
 namespace troupe {
 
 namespace internal {
-class lent_thread;
-class network_thread;
 struct run_parts;
+struct run_surroundings;
 } // namespace internal
-
-/// What the caller provides for a run besides the request.
-struct run_surroundings {
-  /// Gets what rank 0 prints, if that is a process.
-  std::function<void(std::string_view)> console;
-  /// The start fails with `ec::stopped` once this is true. Called on the thread
-  /// that starts the run, and only until the run has started.
-  std::function<bool()> given_up;
-  /// Asked about each report once it is stored, on the thread of the driver,
-  /// which must not wait: why the run has trained enough, if it has.
-  std::function<std::optional<std::string>(const internal::report_batch&)>
-    enough;
-  /// Runs the loop of a run without workers; unset: a separate thread does.
-  std::shared_ptr<internal::lent_thread> thread;
-  /// Of the actor system, for that thread alone. Unset: it has none.
-  internal::network_thread* network = nullptr;
-};
 
 /// A run in an actor system. Its destructor stops the run and waits for
 /// it. In a forked process the run does not exist: the destructor, `stop` and
@@ -49,8 +30,12 @@ public:
   /// Starts *request* in *system*, which must load CAF's middleman and outlive
   /// the handle. A run without workers has one rank on a separate thread.
   static expected<run_handle> start(internal::run_request request,
+                                    caf::actor_system& system);
+
+  /// The same for `fit` and the trials of a sweep.
+  static expected<run_handle> start(internal::run_request request,
                                     caf::actor_system& system,
-                                    run_surroundings around = {});
+                                    internal::run_surroundings around);
 
   run_handle(run_handle&&) noexcept;
   run_handle& operator=(run_handle&&) noexcept;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -11,6 +12,7 @@
 #include "troupe/actors/thread_launcher.hpp"
 #include "troupe/actors/transport/private_endpoint.hpp"
 #include "troupe/callbacks/tracking/tracker_set.hpp"
+#include "troupe/runtime/report/report.hpp"
 #include "troupe/runtime/run/run_monitor.hpp"
 #include "troupe/runtime/store/callback_cursor.hpp"
 #include "troupe/runtime/store/run_store.hpp"
@@ -21,6 +23,25 @@
 #include "troupe/trainers/run_handle.hpp"
 
 namespace troupe::internal {
+
+class lent_thread;
+class network_thread;
+
+/// What the caller provides for a run besides the request.
+struct run_surroundings {
+  /// Gets what rank 0 prints, if that is a process.
+  std::function<void(std::string_view)> console;
+  /// The start fails with `ec::stopped` once this is true. Called on the thread
+  /// that starts the run, and only until the run has started.
+  std::function<bool()> given_up;
+  /// Asked about each report once it is stored, on the thread of the driver,
+  /// which must not wait: why the run has trained enough, if it has.
+  std::function<std::optional<std::string>(const report_batch&)> enough;
+  /// Runs the loop of a run without workers; unset: a separate thread does.
+  std::shared_ptr<lent_thread> thread;
+  /// Of the actor system, for that thread alone. Unset: it has none.
+  network_thread* network = nullptr;
+};
 
 /// All that lives as long as the run; the last member goes first.
 struct run_parts {

@@ -2,6 +2,8 @@
 
 #include <system_error>
 
+#include "troupe/trainers/run_parts.hpp"
+
 namespace troupe::internal {
 
 expected<std::unique_ptr<trial_thread>>

@@ -140,7 +140,7 @@ TEST_P(replicas, a_model_may_be_prepared_again_in_its_place) {
     });
 }
 
-// As docs/decisions/averaged_gradients.md has it.
+// As docs/collectives.md has it.
 TEST_P(replicas, lbfgs_takes_equal_steps_with_the_mean_of_losses) {
   on_ranks([](rank_of_test& self) {
     context_of_test run{self};

@@ -24,6 +24,8 @@ inline constexpr const char* attempts = "attempts";
 inline constexpr const char* checkpoints = "checkpoints";
 inline constexpr const char* logs = "logs";
 inline constexpr const char* return_values = "return_values";
+/// How the names of the manifests of values in that folder end.
+inline constexpr const char* value_manifest = ".manifest.json";
 /// How far trackers have come, and their options.
 inline constexpr const char* sinks = "sinks";
 /// What callbacks of the user keep.

@@ -6,7 +6,9 @@
 #include <optional>
 #include <vector>
 
+#include "troupe/runtime/checkpoint/manifest.hpp"
 #include "troupe/runtime/run_layout.hpp"
+#include "troupe/runtime/storage/checksum.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/text.hpp"
 
@@ -37,7 +39,7 @@ return_folder::return_folder(const rank_facts& x)
   : folder_(value_or_throw(folder_of(x).and_then([&](const held_folder& all) {
       return all.folder(std::to_string(x.attempt));
     }))),
-    rank_(x.rank) {
+    rank_(x.rank), attempt_(x.attempt) {
   for (auto& name : value_or_throw(folder_.names()))
     if (name.starts_with(name_of(rank_) + '.'))
       value_or_throw(folder_.remove_file(name));
@@ -76,9 +78,26 @@ void return_folder::seal(const std::string& file) {
        concat("rank ", rank_, " returned a value of ", found.size,
               " bytes, the limit is ", max_return_bytes,
               ": save it in a checkpoint and return its path")}};
+  auto path = folder_.path() / file;
   auto opened = value_or_throw(folder_.open_file(file, O_RDONLY, "open"));
-  value_or_throw(sync_file(opened, folder_.path() / file));
+  value_or_throw(sync_file(opened, path));
+  auto digest = value_or_throw(digest_file(opened, path));
+  manifest its{.attempt = attempt_, .files = {}};
+  its.files.push_back({file, digest.size, digest.checksum});
+  value_or_throw(folder_.write_new_file(
+    name_of(rank_) + run_layout::value_manifest, to_json(its)));
   value_or_throw(folder_.sync());
+}
+
+void return_folder::check(const fs::path& folder, int rank) {
+  auto path = folder / (name_of(rank) + run_layout::value_manifest);
+  if (!value_or_throw(look_up(path)).exists())
+    return;
+  value_or_throw(
+    read_file(path, max_manifest_bytes)
+      .and_then(
+        [&](const std::string& text) { return manifest_from_json(text, path); })
+      .and_then([&](const manifest& x) { return verify_files(folder, x); }));
 }
 
 } // namespace troupe::internal

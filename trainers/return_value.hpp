@@ -40,13 +40,18 @@ public:
 
   const fs::path& path() const noexcept { return folder_.path(); }
 
-  /// Makes *file* durable. Throws `train_error` if it is larger than
-  /// `max_return_bytes`.
+  /// Makes *file* durable, then a manifest with its checksum. Throws
+  /// `train_error` if it is larger than `max_return_bytes`.
   void seal(const std::string& file);
+
+  /// Throws `train_error` if what *rank* left in *folder* is not what its
+  /// manifest says. Those of earlier versions have none.
+  static void check(const fs::path& folder, int rank);
 
 private:
   held_folder folder_;
   int rank_;
+  std::uint64_t attempt_;
 };
 
 template <class T>
@@ -65,8 +70,9 @@ struct returned_value {
                      "no loop has returned a value: no attempt has begun");
     try {
       T value{};
-      restore({named_object(return_folder::name_of(rank), value)},
-              return_folder::path_of(run, attempts));
+      auto folder = return_folder::path_of(run, attempts);
+      return_folder::check(folder, rank);
+      restore({named_object(return_folder::name_of(rank), value)}, folder);
       return value;
     } catch (const train_error& x) {
       return tl::unexpected{x.reason()};

@@ -66,7 +66,7 @@ expected<void> verify_file(const place& folder, const file_entry& x) {
   auto path = folder.path / x.path;
   TROUPE_TRY(auto found, folder.look_up(x.path, AT_SYMLINK_NOFOLLOW));
   if (!found.is_file())
-    return differs(path, "is missing from the checkpoint");
+    return differs(path, "is missing");
   if (found.size != x.size)
     return differs(
       path, concat("has ", found.size, " bytes, its manifest says ", x.size));

@@ -30,7 +30,7 @@ struct verified_run {
   fs::path path;
   std::uint64_t checkpoints = 0;
   std::uint64_t files = 0;
-  std::uint64_t bytes = 0; ///< Of the files of checkpoints.
+  std::uint64_t bytes = 0; ///< Of the files of checkpoints and values.
   std::vector<error> bad;  ///< Each names its file.
 };
 
@@ -103,6 +103,30 @@ void check_checkpoint(const fs::path& folder, verified_run& to) {
   }
 }
 
+/// Compares what the loops returned with its manifests; values that an earlier
+/// version stored have none.
+void check_return_values(const fs::path& run, verified_run& to) {
+  auto all = files_below(run / run_layout::return_values);
+  if (!all)
+    return; // The run has none, or a live one has dropped them.
+  for (auto& path : *all) {
+    if (!path.string().ends_with(run_layout::value_manifest))
+      continue;
+    auto ok = read_file(path, max_manifest_bytes)
+                .and_then([&](const std::string& text) {
+                  return manifest_from_json(text, path);
+                })
+                .and_then([&](const manifest& x) {
+                  for (auto& file : x.files)
+                    to.bytes += file.size;
+                  return verify_files(path.parent_path(), x);
+                });
+    to.files += 2;
+    if (auto there = look_up(path); !ok && there && there->exists())
+      to.bad.push_back(ok.error());
+  }
+}
+
 /// All folders of checkpoints, for a run whose state is lost.
 expected<std::vector<std::string>> all_checkpoint_names(const fs::path& run) {
   TROUPE_TRY(auto found, look_up(run / run_layout::checkpoints));
@@ -154,6 +178,7 @@ verified_run verify_run(const fs::path& path) {
     if (x.bad.size() > before.bad.size() && !still_has(path, name))
       x = std::move(before);
   }
+  check_return_values(path, x);
   return x;
 }
 

@@ -76,6 +76,24 @@ TEST_F(return_value_test, another_type_or_rank_is_an_error_with_the_file) {
   EXPECT_FALSE(result{}.return_value<int>());
 }
 
+TEST_F(return_value_test, one_that_is_damaged_is_an_error_with_the_file) {
+  auto x = fit(losses, returning{});
+  auto folder = run_path() / "return_values" / "0";
+  auto bytes = bytes_of(folder / "rank_1.bin");
+  bytes.back() ^= 1;
+  write_bytes(folder / "rank_1.bin", bytes);
+  auto damaged = x.return_value<std::vector<double>>(1);
+  ASSERT_FALSE(damaged);
+  EXPECT_EQ(damaged.error().code, ec::corrupt);
+  EXPECT_THAT(damaged.error().message, HasSubstr("rank_1.bin has checksum"));
+  EXPECT_TRUE(x.return_value<std::vector<double>>(0));
+  // An earlier version left no manifest.
+  bytes.back() ^= 1;
+  write_bytes(folder / "rank_1.bin", bytes);
+  fs::remove(folder / "rank_1.manifest.json");
+  EXPECT_TRUE(x.return_value<std::vector<double>>(1));
+}
+
 TEST_F(return_value_test, is_that_of_the_last_attempt) {
   auto x = fit(losses, returning{.fails_at = 0});
   ASSERT_FALSE(x.error) << x.error->message;

@@ -467,6 +467,20 @@ class VerifyTest(CommandLineTest):
         (run,) = troupe_json("verify", self.storage, code=1)["runs"]
         self.assertEqual([run["whole"], len(run["bad"])], [False, 4])
 
+    def test_what_a_loop_returned_is_compared_with_its_manifest(self):
+        path = self.runs.make("digits")
+        values = path / "return_values/0"
+        self.assertEqual(sorted(x.name for x in values.iterdir()),
+                         ["rank_0.bin", "rank_0.manifest.json", "rank_1.bin", "rank_1.manifest.json"])
+        whole = (values / "rank_1.bin").read_bytes()
+        (values / "rank_1.bin").write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+        self.assertIn("return_values/0/rank_1.bin has checksum", troupe("verify", path, code=1)[0])
+        (values / "rank_1.bin").unlink()
+        self.assertIn("return_values/0/rank_1.bin is missing", troupe("verify", path, code=1)[0])
+        # As an earlier version left it.
+        (values / "rank_1.manifest.json").unlink()
+        troupe("verify", path)
+
     def test_each_missing_report_is_named(self):
         path = self.runs.make("digits")
         journal = path / "journal.jsonl"

@@ -54,7 +54,8 @@ int next_step(troupe::train_context& context) {
   return step + 1;
 }
 
-void loop(troupe::train_context& context, const plan& x) {
+/// Returns the number of steps.
+int loop(troupe::train_context& context, const plan& x) {
   for (auto step = next_step(context);
        step < x.steps && !context.stop_requested(); ++step) {
     if (step == x.hold && x.trial == x.hold_trial && context.rank() == 0)
@@ -73,6 +74,7 @@ void loop(troupe::train_context& context, const plan& x) {
       context.report(std::move(values));
     }
   }
+  return x.steps;
 }
 
 } // namespace

@@ -54,7 +54,7 @@ caf::skippable_result mailbox_relay_state::pass_on(caf::message& x) {
                   concat("a message to ", rank_text(),
                          " must be one value, this one has ", x.size()));
   if (!window.take_place())
-    return refuse(ec::conflict,
+    return refuse(ec::mailbox_full,
                   concat(rank_text(), " takes no more messages now: ",
                          window.capacity(), " wait for its loop, the limit"));
   if (auto ok = prepare(x); !ok) {

@@ -39,6 +39,8 @@ std::string_view to_string(ec code) noexcept {
       return "stopped";
     case ec::unsupported:
       return "unsupported";
+    case ec::mailbox_full:
+      return "mailbox full";
   }
   return "unknown";
 }

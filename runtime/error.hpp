@@ -38,11 +38,12 @@ enum class ec : std::uint8_t {
   timeout,          ///< Something took longer than its limit.
   stopped,          ///< The run was asked to stop.
   unsupported,      ///< This build or this host lacks the feature.
+  mailbox_full,     ///< A mailbox has no room now; there may be some later.
 };
 
 namespace internal {
 
-inline constexpr ec last_ec = ec::unsupported;
+inline constexpr ec last_ec = ec::mailbox_full;
 
 } // namespace internal
 

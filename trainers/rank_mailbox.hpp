@@ -59,7 +59,7 @@ private:
 /// How a rank takes messages.
 struct mailbox_options {
   /// Messages that may wait for the loop or be on their way to it. A sender
-  /// that finds no room gets `ec::conflict`.
+  /// that finds no room gets `ec::mailbox_full`.
   std::size_t capacity = 256;
 };
 

@@ -9,7 +9,7 @@ using namespace internal;
 
 namespace {
 
-constexpr auto last_code = static_cast<std::uint8_t>(ec::unsupported);
+constexpr auto last_code = static_cast<std::uint8_t>(last_ec);
 
 } // namespace
 

@@ -157,7 +157,7 @@ TEST_F(mailbox_test, a_full_mailbox_says_so_until_the_loop_takes_messages) {
   send_anonymous(relay, metrics{{"x", 2}});
   system.settle();
   auto refused = system.ask<metrics>(relay, metrics{{"x", 3}});
-  EXPECT_EQ(refused->failure.code, ec::conflict);
+  EXPECT_EQ(refused->failure.code, ec::mailbox_full);
   EXPECT_NE(refused->failure.message.find("rank 1 of attempt 0"),
             std::string::npos);
   send_anonymous(relay, metrics{{"x", 4}});

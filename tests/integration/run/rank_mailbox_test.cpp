@@ -268,14 +268,14 @@ TEST_F(rank_mailbox_test, a_full_mailbox_refuses_requests_and_counts_the_rest) {
   send_anonymous(rank, question{2, {}});
   auto refused = ask(self, rank, question{3, {}});
   ASSERT_FALSE(refused);
-  EXPECT_EQ(refused.error().code, ec::conflict);
+  EXPECT_EQ(refused.error().code, ec::mailbox_full);
   EXPECT_THAT(refused.error().message, HasSubstr("rank 0"));
   EXPECT_THAT(refused.error().message, HasSubstr("2 wait for its loop"));
   for (auto i = 0; i < 3; ++i)
     send_anonymous(rank, question{4, {}});
   std::ofstream{gate.string()} << "g";
   expected<reply> answer = refused; // Until the loop has made room.
-  while (!answer && answer.error().code == ec::conflict)
+  while (!answer && answer.error().code == ec::mailbox_full)
     answer = ask(self, rank, question{5, {}});
   ASSERT_TRUE(answer) << answer.error().message;
   answer = ask(self, rank, question{-1, {}});

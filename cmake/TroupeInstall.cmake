@@ -1,6 +1,6 @@
 # Installs the libraries, their headers and the package `troupe`. Another project then writes
 #
-#   find_package(troupe REQUIRED [COMPONENTS torch trackers])
+#   find_package(troupe REQUIRED [COMPONENTS torch images trackers])
 #   target_link_libraries(app PRIVATE troupe::troupe)     or troupe::trainers, without LibTorch and trackers
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
@@ -34,6 +34,14 @@ if(TROUPE_WITH_TORCH)
   FILE_SET headers_alone DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
   install(EXPORT troupeTorchTargets NAMESPACE troupe:: DESTINATION ${package_dir})
 endif()
+# Likewise: programs that read no image files need no decoders.
+if(TARGET troupe_images)
+  list(APPEND libraries troupe_images)
+  list(APPEND umbrella_headers images)
+  install(TARGETS troupe_images EXPORT troupeImagesTargets FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
+    FILE_SET headers_alone DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+  install(EXPORT troupeImagesTargets NAMESPACE troupe:: DESTINATION ${package_dir})
+endif()
 if(TARGET troupe_nccl) # Loaded at run time, linked by nothing.
   list(APPEND libraries troupe_nccl)
   install(TARGETS troupe_nccl LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
@@ -47,7 +55,7 @@ configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/troupeConfig.cmake.in
   ${PROJECT_BINARY_DIR}/troupeConfig.cmake INSTALL_DESTINATION ${package_dir} PATH_VARS CMAKE_INSTALL_LIBDIR)
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/troupeConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/troupeConfig.cmake ${PROJECT_BINARY_DIR}/troupeConfigVersion.cmake
-  ${PROJECT_SOURCE_DIR}/cmake/FindLibTorch.cmake DESTINATION ${package_dir})
+  ${PROJECT_SOURCE_DIR}/cmake/FindLibTorch.cmake ${PROJECT_SOURCE_DIR}/cmake/TroupePrecompile.cmake DESTINATION ${package_dir})
 
 # All that `cmake --install` needs, without tests, examples and benchmarks.
 add_custom_target(troupe_libraries DEPENDS ${libraries})
@@ -57,5 +65,5 @@ add_library(troupe_troupe INTERFACE)
 add_library(troupe::troupe ALIAS troupe_troupe)
 target_link_libraries(troupe_troupe INTERFACE troupe::trainers $<TARGET_NAME_IF_EXISTS:troupe::trackers>)
 if(TROUPE_WITH_TORCH)
-  target_link_libraries(troupe_troupe INTERFACE troupe::torch)
+  target_link_libraries(troupe_troupe INTERFACE troupe::torch $<TARGET_NAME_IF_EXISTS:troupe::images>)
 endif()

@@ -9,7 +9,7 @@ file(MAKE_DIRECTORY ${TROUPE_INCLUDE_DIR}/troupe)
 foreach(folder runtime callbacks actors trainers)
   file(CREATE_LINK ${PROJECT_SOURCE_DIR}/${folder} ${TROUPE_INCLUDE_DIR}/troupe/${folder} SYMBOLIC)
 endforeach()
-foreach(header train torch actors trackers sweep)
+foreach(header train torch images actors trackers sweep)
   file(CREATE_LINK ${PROJECT_SOURCE_DIR}/trainers/umbrella/${header}.hpp
     ${TROUPE_INCLUDE_DIR}/troupe/${header}.hpp SYMBOLIC)
 endforeach()

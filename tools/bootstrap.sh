@@ -27,6 +27,7 @@ readonly debian_packages=(
   python3 python3-venv
   libcereal-dev nlohmann-json3-dev libboost-filesystem-dev libxxhash-dev libssl-dev libgloo-dev zlib1g-dev
   libexpected-dev libgtest-dev libgmock-dev dataset-fashion-mnist libcurl4-openssl-dev
+  libturbojpeg0-dev libpng-dev
   libutfcpp-dev libprotozero-dev libstb-dev libzip-dev libcli11-dev
 )
 # What only the tests and the checks need. Not sshd and Slurm, although some tests use them: their packages start services.

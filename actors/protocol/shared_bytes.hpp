@@ -1,12 +1,16 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <type_traits>
+#include <vector>
 
 #include <caf/binary_deserializer.hpp>
 #include <caf/binary_serializer.hpp>
+
+#include "troupe/runtime/each_field.hpp"
 
 namespace troupe {
 
@@ -47,6 +51,16 @@ bool inspect(Inspector& f, shared_bytes& x) {
     return f.object(x).fields(f.field("size", size));
   }
 }
+
+/// A tensor for messages, alone or as a field: `to_message` and `to_tensor` of
+/// `troupe/torch.hpp` convert. Copies share its elements.
+struct tensor_message {
+  std::uint8_t type = 0; ///< LibTorch's `c10::ScalarType`.
+  std::vector<std::int64_t> sizes;
+  shared_bytes elements; ///< In row-major order.
+};
+
+TROUPE_INSPECT(tensor_message, type, sizes, elements)
 
 namespace internal {
 

@@ -224,6 +224,8 @@ void for_each_sample(F f) {
   f(mail_dropped{5});
   f(shared_bytes::copy_of(std::as_bytes(std::span{"text", 4})));
   f(host_notice{2, 1, "text", 14});
+  f(tensor_message{
+    6, {2, 1}, shared_bytes::copy_of(std::as_bytes(std::span{"two 4 B", 8}))});
 }
 
 template <class T>

@@ -124,8 +124,8 @@ at::Tensor internal::gather_rows(train_context& context, const at::Tensor& x,
   if (samples < 0)
     throw_invalid_argument(
       "gather_for_metrics was called outside of the loop over its loader, or "
-      "that has tail::no_padding, with which ranks may have different numbers "
-      "of batches");
+      "that has tail::no_padding or a batch_order, with which ranks may have "
+      "different numbers of batches or samples");
   auto plane = data_plane(context);
   auto all = x;
   if (plane->group) {

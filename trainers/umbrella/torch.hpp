@@ -7,6 +7,7 @@
 #include "troupe/trainers/torch/data/data_loader.hpp"
 #include "troupe/trainers/torch/data/dataset.hpp"
 #include "troupe/trainers/torch/data/fashion_mnist.hpp"
+#include "troupe/trainers/torch/data/stream_loader.hpp"
 #include "troupe/trainers/torch/data_parallel/prepare_model.hpp"
 #include "troupe/trainers/torch/files/object_formats.hpp"
 #include "troupe/trainers/torch/files/pt.hpp"
@@ -28,4 +29,5 @@
 #include "troupe/trainers/torch/optim/fused_optimizer.hpp"
 #include "troupe/trainers/torch/optim/lr_scheduler.hpp"
 #include "troupe/trainers/torch/reproducibility.hpp"
+#include "troupe/trainers/torch/tensor_message.hpp"
 #include "troupe/trainers/torch/torch_trainer.hpp"

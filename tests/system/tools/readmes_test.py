@@ -25,6 +25,7 @@ CONFIGS = {
     "trainers/torch/groups/torch_config.hpp": ["torch_config"],
     "trainers/torch/data_parallel/data_parallel_options.hpp": ["data_parallel_options", "join_options"],
     "trainers/torch/data/data_loader.hpp": ["data_loader_options"],
+    "trainers/torch/data/stream.hpp": ["stream_loader_options"],
     "trainers/torch/optim/fused_optimizer.hpp": ["adam_options", "adamw_options", "sgd_options"],
     "trainers/torch/loop/epoch_loop.hpp": ["loop_options"],
     "trainers/torch/loop/loop_log.hpp": ["log_options"],
@@ -42,7 +43,7 @@ TRACKERS = {
     "callbacks/comet/comet.hpp": ("comet_options", "comet.md"),
     "callbacks/prometheus/prometheus.hpp": ("prometheus_options", "prometheus.md"),
 }
-REFERENCE = ["train", "trackers", "torch", "actors", "sweep"]  # its sections, one per header that users include
+REFERENCE = ["train", "trackers", "torch", "images", "actors", "sweep"]  # its sections, one per header that users include
 UNITS = {"h": 3_600_000, "min": 60_000, "s": 1000, "ms": 1}
 MILLISECONDS = {"hours": 3_600_000, "minutes": 60_000, "seconds": 1000, "milliseconds": 1}
 
@@ -85,7 +86,7 @@ def described_fields(page, heading):
 FOLDERS = {"runtime", "callbacks", "actors", "trainers", "examples", "bench", "tests", "docs", "cmake", "tools"}
 PAGES = sorted(page for page in [*ROOT.glob("*.md"), *(page for x in FOLDERS for page in (ROOT / x).rglob("*.md"))]
                if page != ROOT / "docs/plan.md")  # which names what is to come
-UMBRELLAS = {f"troupe/{name}.hpp" for name in ("train", "torch", "actors", "trackers", "sweep")}
+UMBRELLAS = {f"troupe/{name}.hpp" for name in ("train", "torch", "images", "actors", "trackers", "sweep")}
 MAPS = {"ray_train_map.md", "ecosystem_map.md"}  # They name what other frameworks have.
 OF_OTHERS = {"loss_step", "loss_epoch", "replace_invalid"}  # metrics in an example, a function of a library
 
@@ -318,10 +319,10 @@ class ReadmesTest(unittest.TestCase):
                     with self.subTest(f"{page.relative_to(ROOT)}: {name}"):
                         self.assertTrue(is_in_tree(name, page))
 
-    def test_code_that_a_page_takes_from_an_example_is_there(self):
+    def test_code_that_a_page_takes_from_an_example_or_a_test_is_there(self):
         found = 0
         for page in PAGES:
-            for name, blocks in re.findall(r"From `(examples/[\w/]+\.cpp)`:\n((?:\n```cpp\n(?:(?!```).*\n)*```\n)+)",
+            for name, blocks in re.findall(r"From `((?:examples|tests)/[\w/]+\.cpp)`:\n((?:\n```cpp\n(?:(?!```).*\n)*```\n)+)",
                                            page.read_text(encoding="utf-8")):
                 for block in re.findall(r"```cpp\n((?:(?!```).*\n)*)```", blocks):
                     found += 1

@@ -30,6 +30,10 @@ struct data_loader_options {
   /// Which samples an epoch has, such as `weighted_order`, instead of all of
   /// the dataset. Not with *shuffle*. Called on every rank.
   sample_order order = {};
+  /// Which batches an epoch has, instead of *batch_size* samples each, such as
+  /// samples of similar length together. Not with *shuffle* and *order*. Called
+  /// on every rank.
+  batch_order batches = {};
   /// Decides, together with the epoch, the order and the random numbers that
   /// datasets are given. Must be equal on all ranks.
   std::uint64_t seed = 0;
@@ -40,6 +44,10 @@ struct data_loader_options {
   int prefetch = 2;
   /// Whether batches arrive on the rank's device.
   bool move_to_device = true;
+  /// Whether a batch that the dataset makes itself, by `get_batch` or a
+  /// `collate`, must have a tensor (or a range) with one row for each sample.
+  /// Turn it off for batches that are packed otherwise.
+  bool check_rows = true;
 };
 
 namespace internal {
@@ -80,11 +88,11 @@ public:
   /// Batches of this rank in a whole epoch.
   std::int64_t size() const { return sampler_.batches(); }
 
-  /// Samples of an epoch, of all ranks together.
+  /// Samples of an epoch, of all ranks together; batches of a `batch_order`.
   std::int64_t samples() const noexcept { return sampler_.samples(); }
 
   /// Samples in the current batches of all ranks, without padding; -1 outside
-  /// of the loop, and for `tail::no_padding`.
+  /// of the loop, for `tail::no_padding` and with a `batch_order`.
   std::int64_t samples_in_batch() const noexcept { return in_batch_; }
 
   /// Where the loop stands. Inside the loop the current batch counts as done;
@@ -118,9 +126,11 @@ private:
 
   static loaded load(Dataset& dataset, const internal::epoch_order& order,
                      const sample_generators& random,
-                     const internal::device_transfer& transfer, std::int64_t k,
+                     const internal::device_transfer& transfer,
+                     bool checks_rows, std::int64_t k,
                      const std::stop_token& stop = {}) {
-    loaded result{internal::read_batch(dataset, order.indices(k), random, stop),
+    loaded result{internal::read_batch(dataset, order.indices(k), random,
+                                       checks_rows, stop),
                   {}};
     result.ticket = transfer.send(tensors(result.data));
     return result;
@@ -157,10 +167,11 @@ public:
         order_.batches(), loader.options_.workers,
         std::int64_t{loader.options_.workers} * loader.options_.prefetch,
         [order = order_, random = random_, transfer = loader.transfer_,
-         datasets = loader.per_worker_](std::stop_token stop, int worker,
-                                        std::int64_t k) {
+         datasets = loader.per_worker_, checks = loader.options_.check_rows](
+          std::stop_token stop, int worker, std::int64_t k) {
           internal::use_no_operator_threads(); // one core a worker
-          return load(*datasets[worker], order, random, transfer, k, stop);
+          return load(*datasets[worker], order, random, transfer, checks, k,
+                      stop);
         }));
     ++*this;
   }
@@ -174,14 +185,16 @@ public:
       std::optional<internal::activity_scope> waits;
       if (auto shown = loader_->activity())
         waits.emplace(shown->in_data_loader);
-      current_ = prefetcher_ ? prefetcher_->next()
-                             : load(*loader_->dataset_, order_, random_,
-                                    loader_->transfer_, k);
+      current_ = prefetcher_
+                   ? prefetcher_->next()
+                   : load(*loader_->dataset_, order_, random_,
+                          loader_->transfer_, loader_->options_.check_rows, k);
       loader_->transfer_.arrive(current_->ticket, tensors(current_->data));
       auto before =
         k == 0 ? loader_->state().cursor : order_.cursor_after(k - 1);
       loader_->sampler_.advance(order_.cursor_after(k));
-      if (loader_->options_.tail != tail::no_padding)
+      if (loader_->options_.tail != tail::no_padding
+          && !loader_->options_.batches)
         loader_->in_batch_ = loader_->state().cursor - before;
       show_progress();
     } else {
@@ -251,9 +264,10 @@ std::shared_ptr<rank_activity> loader_activity(train_context& context);
 /// rank. Throws `train_error` for options out of range.
 ///
 /// *dataset* has `size()` and either `get(index)`, whose samples are combined
-/// by `collate`, or `get_batch(std::span<const std::int64_t>)`. With `workers`
-/// its const functions are called by several threads at once; if they are not
-/// const, each thread has a copy.
+/// by its own `collate(std::vector<sample>) const` or `troupe::collate`, or
+/// `get_batch(std::span<const std::int64_t>)`. With `workers` its const
+/// functions are called by several threads at once; if they are not const, each
+/// thread has a copy.
 ///
 /// A dataset that draws random numbers, such as for augmentation, takes them
 /// from a second parameter: `get(index, at::Generator random)`, as in
@@ -274,7 +288,8 @@ prepare_data_loader(train_context& context, std::shared_ptr<Dataset> dataset,
                                .shuffle = options.shuffle,
                                .seed = options.seed,
                                .tail = options.tail,
-                               .order = options.order}};
+                               .order = options.order,
+                               .batches = options.batches}};
   data_loader<Dataset> result{std::move(dataset), std::move(sampler), options,
                               device};
   result.show_activity_in(internal::loader_activity(context));

@@ -6,7 +6,7 @@
 
 #include <c10/util/StringUtil.h>
 
-#include "troupe/trainers/train_context.hpp"
+#include "troupe/trainers/torch/throw_invalid_argument.hpp"
 
 namespace troupe::internal {
 
@@ -31,10 +31,16 @@ std::string without_stack(const std::string& what) {
 
 } // namespace
 
-void throw_dataset_error(std::span<const std::int64_t> indices) {
-  auto text = "the dataset failed at " + describe(indices) + ": ";
-  auto wrapped = [&](const std::string& what) {
-    return train_error{{ec::invalid_argument, text + what}};
+void throw_wrong_rows(std::int64_t samples) {
+  throw_invalid_argument(
+    "the batch has no tensor with ", samples, samples == 1 ? " row" : " rows",
+    ", one for each sample (check_rows of the loader's options can be turned "
+    "off)");
+}
+
+void throw_nested_error(const std::string& what) {
+  auto wrapped = [&](const std::string& why) {
+    return train_error{{ec::invalid_argument, what + ": " + why}};
   };
   try {
     throw;
@@ -45,6 +51,10 @@ void throw_dataset_error(std::span<const std::int64_t> indices) {
   } catch (...) {
     std::throw_with_nested(wrapped("an exception of unknown type"));
   }
+}
+
+void throw_dataset_error(std::span<const std::int64_t> indices) {
+  throw_nested_error("the dataset failed at " + describe(indices));
 }
 
 } // namespace troupe::internal

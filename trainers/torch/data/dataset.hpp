@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <ranges>
 #include <span>
 #include <stop_token>
 #include <string>
@@ -98,9 +99,66 @@ auto collate(std::vector<T> samples) {
 
 namespace internal {
 
-/// Call it in a catch block: throws a `train_error` that names the samples
-/// *indices* and what the dataset threw, with the original exception nested in
-/// it. A `run_stopped` passes unchanged.
+/// A dataset that puts its samples, of type *T*, into batches itself.
+template <class D, class T>
+concept has_collate = requires(const D& x, std::vector<T> samples) {
+  x.collate(std::move(samples));
+};
+
+/// The batch of *samples*, made by *x* if it has a `collate`.
+template <class D, class T>
+auto collate_by(const D& x, std::vector<T> samples) {
+  if constexpr (has_collate<D, T>)
+    return x.collate(std::move(samples));
+  else
+    return collate(std::move(samples));
+}
+
+/// Whether *x* has something for each of *n* samples: a tensor with that many
+/// rows or a range of that size, in any of its fields. True for types that
+/// cannot be looked into.
+template <class T>
+bool has_rows(const T& x, std::int64_t n) {
+  if constexpr (std::is_same_v<T, at::Tensor>) {
+    return x.defined() && x.dim() > 0 && x.size(0) == n;
+  } else if constexpr (is_optional<T>) {
+    return x && has_rows(*x, n);
+  } else if constexpr (has_fields<T>) {
+    auto& fields_of = const_cast<T&>(x); // members() need not be const
+    return std::apply(
+      [n](const auto&... field) { return (has_rows(field, n) || ...); },
+      fields(fields_of));
+  } else if constexpr (std::ranges::sized_range<const T>) {
+    if (static_cast<std::int64_t>(std::ranges::size(x)) == n)
+      return true;
+    for (const auto& element : x)
+      if constexpr (!std::is_same_v<std::remove_cvref_t<decltype(element)>, T>)
+        if (has_rows(element, n))
+          return true;
+    return false;
+  } else {
+    return !std::is_arithmetic_v<T>;
+  }
+}
+
+[[noreturn]] void throw_wrong_rows(std::int64_t samples);
+
+/// Throws unless *batch*, which was made of *samples* samples, has rows for
+/// them.
+template <class Batch>
+void check_rows(const Batch& batch, std::int64_t samples) {
+  if (!has_rows(batch, samples))
+    throw_wrong_rows(samples);
+}
+
+/// Call it in a catch block: throws a `train_error` that says *what* failed and
+/// what was thrown, with the original exception nested in it. A `run_stopped`
+/// passes unchanged.
+[[noreturn]] void throw_nested_error(const std::string& what);
+
+/// The same, of a dataset: it names the samples *indices* and what the dataset
+/// threw, with the original exception nested in it. A `run_stopped` passes
+/// unchanged.
 [[noreturn]] void throw_dataset_error(std::span<const std::int64_t> indices);
 
 /// A dataset that makes a whole batch at once.
@@ -170,20 +228,27 @@ std::int64_t dataset_size(T& x) {
 }
 
 /// The batch of the samples *indices*, made with *random* if the dataset wants
-/// it. Throws as `throw_dataset_error`; once *stop* is requested it may throw
-/// anything.
+/// it. With *checks_rows*, a batch that the dataset makes itself must pass
+/// `check_rows`. Throws as `throw_dataset_error`; once *stop* is requested it
+/// may throw anything.
 template <map_dataset T>
 auto read_batch(T& x, const std::vector<std::int64_t>& indices,
-                const sample_generators& random,
+                const sample_generators& random, bool checks_rows = true,
                 const std::stop_token& stop = {}) {
   constexpr auto how = reading_of<T>;
+  auto n = static_cast<std::int64_t>(indices.size());
   if constexpr (how == reading::random_batches || how == reading::batches) {
     try {
       const std::span<const std::int64_t> all{indices};
-      if constexpr (how == reading::random_batches)
-        return x.get_batch(all, random);
-      else
-        return x.get_batch(all);
+      auto batch = [&] {
+        if constexpr (how == reading::random_batches)
+          return x.get_batch(all, random);
+        else
+          return x.get_batch(all);
+      }();
+      if (checks_rows)
+        check_rows(batch, n);
+      return batch;
     } catch (...) {
       throw_dataset_error(indices);
     }
@@ -209,7 +274,10 @@ auto read_batch(T& x, const std::vector<std::int64_t>& indices,
       }
     }
     try {
-      return collate(std::move(samples));
+      auto batch = collate_by(x, std::move(samples));
+      if (has_collate<T, sample> && checks_rows)
+        check_rows(batch, n);
+      return batch;
     } catch (...) {
       throw_dataset_error(indices);
     }
@@ -222,6 +290,42 @@ using batch_type = decltype(read_batch(std::declval<T&>(), {},
                                        std::declval<sample_generators>()));
 
 } // namespace internal
+
+/// The samples of a dataset that has `get`, in batches made by *Function*,
+/// which takes a `std::vector` of them:
+///
+///   prepare_data_loader(context, with_collate{texts{}, pad_texts}, options)
+///
+/// A dataset of one's own may have a `collate(std::vector<sample>) const`
+/// instead. It is called by several threads at once if there are workers.
+template <class Dataset, class Function>
+class with_collate {
+public:
+  with_collate(Dataset dataset, Function function)
+    : dataset_(std::move(dataset)), function_(std::move(function)) {}
+
+  std::int64_t size() const { return internal::dataset_size(dataset_); }
+
+  auto get(std::int64_t index) const requires requires(const Dataset& x) {
+    x.get(index);
+  }
+  { return dataset_.get(index); }
+
+  auto get(std::int64_t index, at::Generator& random) const requires
+    requires(const Dataset& x) {
+    x.get(index, random);
+  }
+  { return dataset_.get(index, random); }
+
+  template <class T>
+  auto collate(std::vector<T> samples) const {
+    return function_(std::move(samples));
+  }
+
+private:
+  Dataset dataset_;
+  Function function_;
+};
 
 /// The first *limit* samples of another dataset.
 template <class Dataset>
@@ -256,6 +360,12 @@ public:
     x.get_batch(indices, random);
   }
   { return dataset_.get_batch(indices, random); }
+
+  template <class T>
+  auto collate(
+    std::vector<T> samples) const requires internal::has_collate<Dataset, T> {
+    return dataset_.collate(std::move(samples));
+  }
 
 private:
   Dataset dataset_;

@@ -35,10 +35,11 @@ std::int64_t end_of_epoch(std::int64_t samples, std::int64_t first,
 
 epoch_order::epoch_order(std::int64_t samples, std::int64_t first,
                          sampler_options options,
-                         std::shared_ptr<const std::vector<std::int64_t>> order)
+                         std::shared_ptr<const numbers> order,
+                         std::shared_ptr<const std::vector<numbers>> batches)
   : samples_(samples), first_(first),
     end_(end_of_epoch(samples, first, options)), options_(options),
-    order_(std::move(order)) {}
+    order_(std::move(order)), batches_(std::move(batches)) {}
 
 std::int64_t epoch_order::batches() const noexcept {
   auto all = end_ - first_;
@@ -52,6 +53,8 @@ std::vector<std::int64_t> epoch_order::indices(std::int64_t k) const {
   auto position = first_ + k * global_batch() + options_.rank;
   for (; position < end; position += options_.world_size) {
     auto i = position % samples_; // padding starts over
+    if (batches_)
+      return (*batches_)[static_cast<std::size_t>(i)];
     result.push_back(order_ ? (*order_)[static_cast<std::size_t>(i)] : i);
   }
   return result;
@@ -77,6 +80,7 @@ distributed_sampler::distributed_sampler(std::int64_t samples,
                                          sampler_options options)
   : dataset_size_(samples), samples_(samples),
     given_(std::exchange(options.order, nullptr)),
+    batches_(std::exchange(options.batches, nullptr)),
     options_(options), state_{options.seed, 0, 0} {
   auto text = [](auto x) { return std::to_string(x); };
   require(samples >= 0, "a dataset cannot have " + text(samples) + " samples");
@@ -88,12 +92,30 @@ distributed_sampler::distributed_sampler(std::int64_t samples,
   require(options.rank >= 0 && options.rank < options.world_size,
           "rank " + text(options.rank) + " is not in a world of "
             + text(options.world_size));
-  if (!given_)
+  if (!given_ && !batches_)
     return;
   require(!options.shuffle, "an order that is given cannot be shuffled: let "
                             "the function that makes it do that");
-  samples_ = static_cast<std::int64_t>(given_(options.seed, 0).size());
+  require(!given_ || !batches_,
+          "an order of samples and one of batches were given: choose one");
+  require(!batches_ || options.batch_size == 1,
+          "batches that are given have their own sizes: leave batch_size "
+          "at 1");
+  samples_ = static_cast<std::int64_t>(
+    given_ ? given_(options.seed, 0).size() : batches_(options.seed, 0).size());
 }
+
+namespace {
+
+/// *what* is the order that was given.
+void check_index(std::int64_t index, std::int64_t size,
+                 const std::string& what) {
+  require(index >= 0 && index < size,
+          c10::str(what, " has sample ", index, ", but the dataset has ", size,
+                   ", 0 to ", size - 1));
+}
+
+} // namespace
 
 std::vector<std::int64_t>
 distributed_sampler::given_order(std::uint64_t seed,
@@ -103,10 +125,36 @@ distributed_sampler::given_order(std::uint64_t seed,
           c10::str("the order of epoch ", epoch, " has ", result.size(),
                    " samples, that of epoch 0 ", samples_));
   for (auto index : result)
-    require(index >= 0 && index < dataset_size_,
-            c10::str("the order of epoch ", epoch, " has sample ", index,
-                     ", but the dataset has ", dataset_size_));
+    check_index(index, dataset_size_, c10::str("the order of epoch ", epoch));
   return result;
+}
+
+std::vector<std::vector<std::int64_t>>
+distributed_sampler::given_batches(std::uint64_t seed,
+                                   std::uint64_t epoch) const {
+  auto result = batches_(seed, epoch);
+  require(static_cast<std::int64_t>(result.size()) == samples_,
+          c10::str("epoch ", epoch, " has ", result.size(),
+                   " batches, epoch 0 has ", samples_));
+  for (std::size_t k = 0; k < result.size(); ++k) {
+    auto what = c10::str("batch ", k, " of epoch ", epoch);
+    require(!result[k].empty(), what + " has no samples");
+    for (auto index : result[k])
+      check_index(index, dataset_size_, what);
+  }
+  return result;
+}
+
+void distributed_sampler::make_order(const sampler_state& of) const {
+  if (batches_)
+    whole_batches_ =
+      std::make_shared<const std::vector<std::vector<std::int64_t>>>(
+        given_batches(of.seed, of.epoch));
+  else
+    order_ = std::make_shared<const std::vector<std::int64_t>>(
+      given_ ? given_order(of.seed, of.epoch)
+             : permutation(samples_, of.seed, of.epoch));
+  order_of_ = of;
 }
 
 void distributed_sampler::set_epoch(std::uint64_t epoch) {
@@ -143,12 +191,10 @@ std::optional<std::vector<std::int64_t>> distributed_sampler::next() {
 
 epoch_order distributed_sampler::rest() const {
   const sampler_state wanted{state_.seed, state_.epoch, 0};
-  if ((options_.shuffle || given_) && (!order_ || order_of_ != wanted)) {
-    order_ = std::make_shared<const std::vector<std::int64_t>>(
-      given_ ? given_order(wanted.seed, wanted.epoch)
-             : permutation(samples_, wanted.seed, wanted.epoch));
-    order_of_ = wanted;
-  }
+  auto is_made = order_ || whole_batches_;
+  if ((options_.shuffle || given_ || batches_)
+      && (!is_made || order_of_ != wanted))
+    make_order(wanted);
   return from(state_.cursor);
 }
 
@@ -173,7 +219,7 @@ void distributed_sampler::load_state(const sampler_state& x) {
 }
 
 epoch_order distributed_sampler::from(std::int64_t cursor) const {
-  return {samples_, cursor, options_, order_};
+  return {samples_, cursor, options_, order_, whole_batches_};
 }
 
 } // namespace troupe

@@ -30,6 +30,10 @@ struct sampler_options {
   troupe::tail tail = troupe::tail::pad;
   /// Instead of all samples of the dataset; without *shuffle*.
   sample_order order = {};
+  /// Instead of batches of *batch_size*, which must be 1 then; without
+  /// *shuffle* and *order*. What this class says about samples holds for
+  /// batches: each is given to one rank as a whole.
+  batch_order batches = {};
 };
 
 /// Where an epoch stands; equal on all ranks after the same number of steps.
@@ -37,7 +41,8 @@ struct sampler_state {
   std::uint64_t seed = 0;
   std::uint64_t epoch = 0;
   std::int64_t cursor = 0; ///< Samples of the epoch's order that all ranks
-                           ///< together have been given, each counted once.
+                           ///< together have been given, each counted once;
+                           ///< batches of a `batch_order`.
 
   bool operator==(const sampler_state&) const = default;
 
@@ -58,10 +63,14 @@ namespace internal {
 /// does.
 class epoch_order {
 public:
+  using numbers = std::vector<std::int64_t>;
+
   /// Of *samples* samples the first *first* positions were given out before.
-  /// *order* is the permutation, nullptr the natural order.
+  /// *order* is the permutation, nullptr the natural order; *batches*, if there
+  /// are any, are what the positions stand for.
   epoch_order(std::int64_t samples, std::int64_t first, sampler_options options,
-              std::shared_ptr<const std::vector<std::int64_t>> order);
+              std::shared_ptr<const numbers> order,
+              std::shared_ptr<const std::vector<numbers>> batches = nullptr);
 
   /// Number of batches that this rank gets; each has at least one sample.
   std::int64_t batches() const noexcept;
@@ -84,7 +93,8 @@ private:
   std::int64_t first_;
   std::int64_t end_;
   sampler_options options_;
-  std::shared_ptr<const std::vector<std::int64_t>> order_;
+  std::shared_ptr<const numbers> order_;
+  std::shared_ptr<const std::vector<numbers>> batches_;
 };
 
 } // namespace internal
@@ -136,18 +146,24 @@ public:
 
 private:
   internal::epoch_order from(std::int64_t cursor) const;
+  void make_order(const sampler_state& of) const;
   std::vector<std::int64_t> given_order(std::uint64_t seed,
                                         std::uint64_t epoch) const;
+  std::vector<std::vector<std::int64_t>>
+  given_batches(std::uint64_t seed, std::uint64_t epoch) const;
 
   std::int64_t dataset_size_;
   std::int64_t samples_; // of an epoch
   sample_order given_;
+  batch_order batches_;
   sampler_options options_;
   sampler_state state_;
   bool resumed_ = false;      // load_state was called since the last start
   bool epoch_chosen_ = false; // set_epoch was called since the last start
   mutable std::shared_ptr<const std::vector<std::int64_t>> order_;
-  mutable sampler_state order_of_; // what order_ was made for
+  mutable std::shared_ptr<const std::vector<std::vector<std::int64_t>>>
+    whole_batches_;
+  mutable sampler_state order_of_; // what the two were made for
 };
 
 } // namespace troupe

@@ -29,6 +29,13 @@ std::vector<std::int64_t> permutation(std::int64_t size, std::uint64_t seed,
 using sample_order = std::function<std::vector<std::int64_t>(
   std::uint64_t seed, std::uint64_t epoch)>;
 
+/// The batches of an epoch, in order, for all ranks together: the indices of
+/// each. In step k of *n* ranks, rank r gets batch `k * n + r`. A function of
+/// *seed* and *epoch* alone with as many batches in every epoch; the same on
+/// all ranks.
+using batch_order = std::function<std::vector<std::vector<std::int64_t>>(
+  std::uint64_t seed, std::uint64_t epoch)>;
+
 /// *count* samples per epoch, each drawn with a probability in proportion to
 /// its weight, with replacement: Python's `WeightedRandomSampler`. Throws
 /// `train_error` for weights that are negative, not finite or all zero.

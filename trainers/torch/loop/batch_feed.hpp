@@ -38,8 +38,9 @@ public:
 
   /// Makes the loader if `fit` was given a function.
   virtual void open() = 0;
-  /// Batches of a pass, of this rank.
-  virtual std::int64_t size() = 0;
+  /// Batches of a pass, of this rank; nothing for a stream, which ends when it
+  /// ends.
+  virtual std::optional<std::int64_t> size() = 0;
   /// What the ranks divide among them, if the loader says so.
   virtual std::optional<divided_order> divides() = 0;
 
@@ -71,8 +72,8 @@ struct loader_of<Source> {
   using type = std::invoke_result_t<Source>;
 };
 
-/// Batches of a loader: any range with `size()`. Gets the epoch if it
-/// has `set_epoch`.
+/// Batches of a loader: any range, with `size()` if it knows that. Gets the
+/// epoch if it has `set_epoch`.
 template <class Source>
 class loader_feed : public batch_feed {
 public:
@@ -88,8 +89,11 @@ public:
       made_.reset(new loader(source_()));
   }
 
-  std::int64_t size() override {
-    return static_cast<std::int64_t>(all().size());
+  std::optional<std::int64_t> size() override {
+    if constexpr (requires { all().size(); })
+      return static_cast<std::int64_t>(all().size());
+    else
+      return std::nullopt;
   }
 
   std::optional<divided_order> divides() override {

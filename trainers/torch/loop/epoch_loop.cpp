@@ -217,7 +217,15 @@ void epoch_loop::check_order(batch_feed& feed, const char* use) {
 }
 
 void epoch_loop::check_batches(batch_feed& train) {
-  auto mine = limited(train.size(), options_.limit_train_batches);
+  auto size = train.size();
+  if (!size && options_.accumulate_grad_batches > 1)
+    throw_invalid_argument(
+      "accumulate_grad_batches is ", options_.accumulate_grad_batches,
+      ", but the loader for training does not know how many batches it has: "
+      "give the loop larger batches instead");
+  if (!size) // Its ranks agree on each step.
+    return;
+  auto mine = limited(*size, options_.limit_train_batches);
   if (mine < 1)
     throw_invalid_argument("rank ", context_.rank(),
                            ": the loader for training has no batches");
@@ -260,13 +268,26 @@ void epoch_loop::train_epoch(batch_feed& train, batch_feed* validation) {
   module_->on_train_epoch_start();
   {
     const pass batches{train, epoch_};
-    auto n = limited(train.size(), options_.limit_train_batches);
-    for (std::int64_t i = 0; i < n; ++i) {
-      if (!train.next())
+    auto size = train.size();
+    auto n = size ? limited(*size, options_.limit_train_batches)
+                  : options_.limit_train_batches;
+    std::int64_t i = 0;
+    for (; !n || i < *n; ++i) {
+      if (!train.next()) {
+        if (!size)
+          break;
         throw_invalid_argument("the loader for training said that it has ",
-                               train.size(), " batches, but gave ", i);
-      train_batch(train, i, n);
+                               *size, " batches, but gave ", i);
+      }
+      train_batch(train, i, size ? n : std::nullopt);
     }
+    if (i == 0)
+      throw_invalid_argument("rank ", context_.rank(),
+                             ": the loader for training has no batches in "
+                             "epoch ",
+                             epoch_);
+    if (!size)
+      optimizer_.follow_schedule(schedule_interval::epoch, epoch_ + 1);
   }
   if (validation && (epoch_ + 1) % options_.check_val_every_n_epoch == 0)
     validate(*validation, options_.limit_val_batches);
@@ -274,9 +295,9 @@ void epoch_loop::train_epoch(batch_feed& train, batch_feed* validation) {
 }
 
 void epoch_loop::train_batch(batch_feed& train, std::int64_t index,
-                             std::int64_t batches) {
+                             std::optional<std::int64_t> batches) {
   auto window = options_.accumulate_grad_batches;
-  auto ends_epoch = index + 1 == batches;
+  auto ends_epoch = batches && index + 1 == *batches;
   auto is_last = (index + 1) % window == 0 || ends_epoch;
   train.transfer(device(context_));
   log_.begin_batch(train.samples());

@@ -86,11 +86,13 @@ public:
   epoch_loop& operator=(const epoch_loop&) = delete;
 
   /// Trains *module* on the batches of *train*: a loader of
-  /// `prepare_data_loader`, any other range with `size()`, or a function that
-  /// makes one, called after `setup`. A collective: the ranks have equal
-  /// numbers of batches. Resumes from the checkpoint of `train_report_callback`
-  /// (see `loop_options::resume`) as if there had been no break. Throws what
-  /// steps and hooks throw, and `train_error` for what cannot work.
+  /// `prepare_data_loader`, any other range, or a function that makes one,
+  /// called after `setup`. A collective: the ranks have equal numbers of
+  /// batches. One without `size()`, such as a stream, allows no
+  /// `accumulate_grad_batches`. Resumes from the checkpoint of
+  /// `train_report_callback` (see `loop_options::resume`) as if there had been
+  /// no break. Throws what steps and hooks throw, and `train_error` for what
+  /// cannot work.
   template <class Module, class Train>
   void fit(std::shared_ptr<Module> module, Train&& train) {
     internal::train_feed<Module, Train> feed{module,
@@ -167,7 +169,7 @@ private:
   void train_epoch(internal::batch_feed& train,
                    internal::batch_feed* validation);
   void train_batch(internal::batch_feed& train, std::int64_t index,
-                   std::int64_t batches);
+                   std::optional<std::int64_t> batches);
   at::Tensor backward(internal::batch_feed& train, std::int64_t index,
                       bool is_first, bool is_last);
   void step();

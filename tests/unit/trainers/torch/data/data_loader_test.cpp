@@ -1,5 +1,6 @@
 #include "troupe/trainers/torch/data/data_loader.hpp"
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <set>
@@ -91,6 +92,30 @@ struct noisy_batches {
       rows.push_back(at::rand({3}, random.of(index)));
     return {at::stack(rows), at::tensor(std::vector<std::int64_t>(
                                indices.begin(), indices.end()))};
+  }
+};
+
+/// Texts of different lengths: sample i is i + 1 times the number i.
+struct ragged_numbers {
+  std::int64_t size() const { return 4; }
+  at::Tensor get(std::size_t index) const {
+    auto i = static_cast<std::int64_t>(index);
+    return at::full({i + 1}, i, at::kLong);
+  }
+};
+
+/// All in one row, and how long each is.
+std::pair<at::Tensor, at::Tensor> pack_rows(std::vector<at::Tensor> samples) {
+  std::vector<std::int64_t> lengths;
+  for (auto& x : samples)
+    lengths.push_back(x.size(0));
+  return {at::cat(samples), at::tensor(lengths)};
+}
+
+/// With a collate of its own, which forgets samples.
+struct forgetful : ragged_numbers {
+  at::Tensor collate(std::vector<at::Tensor> samples) const {
+    return samples.front();
   }
 };
 
@@ -471,4 +496,106 @@ TEST(data_loader_test, refuses_options_out_of_range) {
   EXPECT_THROW(with({.batch_size = 0}), train_error);
   EXPECT_THROW(with({.workers = -1}), train_error);
   EXPECT_THROW(with({.prefetch = 0}), train_error);
+}
+
+TEST(data_loader_test, makes_batches_by_a_function_that_is_given) {
+  auto context = make_context();
+  for (int workers : {0, 2}) {
+    auto loader =
+      prepare_data_loader(context, with_collate{ragged_numbers{}, pack_rows},
+                          {.batch_size = 2, .workers = workers});
+    std::vector<std::vector<std::int64_t>> rows, lengths;
+    for (auto& [row, length] : loader) {
+      rows.push_back(to_vector(row));
+      lengths.push_back(to_vector(length));
+    }
+    EXPECT_EQ(rows, (std::vector<std::vector<std::int64_t>>{
+                      {0, 1, 1}, {2, 2, 2, 3, 3, 3, 3}}));
+    EXPECT_EQ(lengths,
+              (std::vector<std::vector<std::int64_t>>{{1, 2}, {3, 4}}));
+  }
+}
+
+TEST(data_loader_test, refuses_a_batch_with_other_rows_than_samples) {
+  auto context = make_context();
+  data_loader_options options{.batch_size = 2};
+  auto loader = prepare_data_loader(context, forgetful{}, options);
+  try {
+    loader.begin();
+    FAIL() << "nothing was thrown";
+  } catch (const train_error& x) {
+    EXPECT_EQ(x.reason().message,
+              "the dataset failed at a batch of samples 0 1: the batch has no "
+              "tensor with 2 rows, one for each sample (check_rows of the "
+              "loader's options can be turned off)");
+  }
+  options.check_rows = false;
+  auto unchecked = prepare_data_loader(context, forgetful{}, options);
+  EXPECT_EQ((*unchecked.begin()).size(0), 1);
+}
+
+TEST(data_loader_test, finds_the_rows_of_batches_of_any_type) {
+  auto two = at::ones({2, 3});
+  EXPECT_TRUE(has_rows(two, 2));
+  EXPECT_FALSE(has_rows(two, 3));
+  EXPECT_FALSE(has_rows(at::scalar_tensor(1), 1));
+  EXPECT_TRUE(has_rows(std::tuple{at::ones({5}), two, 7}, 2));
+  EXPECT_FALSE(has_rows(std::tuple{at::ones({5}), 7}, 2));
+  EXPECT_TRUE(has_rows(std::vector{at::ones({4}), at::ones({6})}, 2));
+  EXPECT_FALSE(has_rows(std::vector{at::ones({4}), at::ones({6})}, 3));
+  EXPECT_TRUE(has_rows(
+    std::map<std::string, std::optional<at::Tensor>>{
+      {"image", two}, {"mask", std::nullopt}, {"x", two}},
+    2));
+  EXPECT_TRUE(has_rows(named_sample{two, at::ones({9})}, 2));
+}
+
+/// Batches of samples with equal parity, the epoch's parity first.
+std::vector<std::vector<std::int64_t>> parity_batches(std::uint64_t,
+                                                      std::uint64_t epoch) {
+  std::vector<std::vector<std::int64_t>> result{
+    {0, 2, 4}, {6, 8}, {1, 3}, {5, 7, 9}, {5}};
+  if (epoch % 2 == 1)
+    std::reverse(result.begin(), result.end());
+  return result;
+}
+
+TEST(data_loader_test, gives_each_rank_whole_batches_that_are_given) {
+  using rows = std::vector<std::vector<std::int64_t>>;
+  auto seen = [](int rank, int ranks, tail how, std::uint64_t epoch) {
+    auto context = make_context(rank, ranks);
+    auto loader = prepare_data_loader(context, batch_counting_dataset{},
+                                      {.batches = parity_batches, .tail = how});
+    loader.set_epoch(epoch);
+    rows result;
+    for (auto& batch : loader) {
+      EXPECT_EQ(loader.samples_in_batch(), -1);
+      result.push_back(to_vector(batch));
+    }
+    return result;
+  };
+  EXPECT_EQ(seen(0, 1, tail::pad, 0), parity_batches(0, 0));
+  EXPECT_EQ(seen(0, 1, tail::pad, 1), parity_batches(0, 1));
+  EXPECT_EQ(seen(0, 2, tail::pad, 0), (rows{{0, 2, 4}, {1, 3}, {5}}));
+  EXPECT_EQ(seen(1, 2, tail::pad, 0), (rows{{6, 8}, {5, 7, 9}, {0, 2, 4}}));
+  EXPECT_EQ(seen(1, 2, tail::no_padding, 0), (rows{{6, 8}, {5, 7, 9}}));
+  EXPECT_EQ(seen(0, 2, tail::drop_last, 0), (rows{{0, 2, 4}, {1, 3}}));
+}
+
+TEST(data_loader_test, resumes_given_batches_with_another_number_of_ranks) {
+  auto two = make_context(0, 2);
+  const data_loader_options options{.batches = parity_batches};
+  auto before = prepare_data_loader(two, batch_counting_dataset{}, options);
+  auto position = before.begin(); // Two of the five are done.
+  std::vector<std::vector<std::int64_t>> rest;
+  for (int rank = 0; rank < 3; ++rank) {
+    auto context = make_context(rank, 3);
+    auto loader =
+      prepare_data_loader(context, batch_counting_dataset{}, options);
+    loader.load_state(before.state());
+    for (auto& batch : loader)
+      rest.push_back(to_vector(batch));
+  }
+  EXPECT_EQ(rest,
+            (std::vector<std::vector<std::int64_t>>{{1, 3}, {5, 7, 9}, {5}}));
 }

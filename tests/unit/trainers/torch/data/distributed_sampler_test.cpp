@@ -325,6 +325,37 @@ TEST(sample_order_test, is_refused_if_it_does_not_fit) {
   EXPECT_THROW(longer.next(), train_error);
 }
 
+TEST(batch_order_test, is_refused_if_it_does_not_fit) {
+  auto batches = [](std::vector<index_list> x) {
+    return [x](std::uint64_t, std::uint64_t epoch) {
+      auto result = x;
+      result.resize(x.size() + epoch);
+      return result;
+    };
+  };
+  auto make = [](sampler_options x) { return distributed_sampler{3, x}; };
+  auto one = batches({{0, 1}});
+  EXPECT_THROW(make({.shuffle = true, .batches = one}), train_error);
+  EXPECT_THROW(make({.batch_size = 2, .batches = one}), train_error);
+  EXPECT_THROW(make({.order = weighted_order({1}, 1), .batches = one}),
+               train_error);
+  EXPECT_THROW(make({.batches = batches({{0}, {}})}).next(), train_error);
+  auto longer = make({.batches = one});
+  longer.set_epoch(1);
+  EXPECT_THROW(longer.next(), train_error);
+  for (auto wrong : {-1, 3}) {
+    auto sampler = make({.batches = batches({{0}, {1, wrong}})});
+    try {
+      sampler.next();
+      FAIL() << "nothing was thrown";
+    } catch (const train_error& x) {
+      EXPECT_EQ(x.reason().message, "batch 1 of epoch 0 has sample "
+                                      + std::to_string(wrong)
+                                      + ", but the dataset has 3, 0 to 2");
+    }
+  }
+}
+
 TEST(weighted_order_test, draws_samples_by_their_weights) {
   auto order = weighted_order({0, 1, 0, 3, 0}, 20000);
   auto drawn = order(7, 2);

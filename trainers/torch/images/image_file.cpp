@@ -1,0 +1,127 @@
+#include "troupe/trainers/torch/images/image_file.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <string>
+
+#include <ATen/ops/empty.h>
+#include <png.h>
+#include <turbojpeg.h>
+
+#include "troupe/runtime/storage/durable_file.hpp"
+#include "troupe/runtime/text.hpp"
+#include "troupe/trainers/train_error.hpp"
+
+namespace troupe {
+
+using namespace internal;
+
+namespace {
+
+/// Of a file; images are far below.
+constexpr std::size_t max_image_bytes = 1024 * 1024 * 1024;
+/// Of each side: what memory a few bytes of a damaged header may ask for.
+constexpr std::int64_t max_pixels = std::int64_t{1} << 28;
+
+using reason = tl::unexpected<std::string>;
+using decoded = tl::expected<at::Tensor, std::string>;
+
+const unsigned char* bytes_of(const std::string& x) {
+  return reinterpret_cast<const unsigned char*>(x.data());
+}
+
+decoded new_pixels(std::int64_t height, std::int64_t width, int channels) {
+  if (height < 1 || width < 1 || height > max_pixels / width)
+    return reason{concat("it has ", width, " x ", height, " pixels")};
+  return at::empty({height, width, channels}, at::kByte);
+}
+
+/// `[height, width, channels]` as channels first; what follows the third is
+/// dropped.
+at::Tensor channels_first(const at::Tensor& x) {
+  return x.narrow(2, 0, 3).permute({2, 0, 1}).contiguous();
+}
+
+struct end_decompression {
+  void operator()(void* x) const noexcept { tjDestroy(x); }
+};
+
+/// RGB of the inverted inks that JPEG files have.
+at::Tensor from_inks(const at::Tensor& x) {
+  auto wide = x.to(at::kInt);
+  return wide.narrow(2, 0, 3)
+    .mul(wide.narrow(2, 3, 1))
+    .add(127)
+    .div(255, "floor")
+    .to(at::kByte);
+}
+
+decoded decode_jpeg(const std::string& file) {
+  std::unique_ptr<void, end_decompression> turbo{tjInitDecompress()};
+  if (!turbo)
+    return reason{"libjpeg-turbo does not start"};
+  int width = 0, height = 0, sampling = 0, space = 0;
+  if (tjDecompressHeader3(turbo.get(), bytes_of(file), file.size(), &width,
+                          &height, &sampling, &space)
+      != 0)
+    return reason{tjGetErrorStr2(turbo.get())};
+  auto has_inks = space == TJCS_CMYK || space == TJCS_YCCK;
+  auto pixels = new_pixels(height, width, has_inks ? 4 : 3);
+  if (!pixels)
+    return pixels;
+  auto status =
+    tjDecompress2(turbo.get(), bytes_of(file), file.size(),
+                  pixels->mutable_data_ptr<unsigned char>(), width, 0, height,
+                  has_inks ? TJPF_CMYK : TJPF_RGB, TJFLAG_ACCURATEDCT);
+  if (status != 0) {
+    std::string why = tjGetErrorStr2(turbo.get());
+    // Other warnings are about bytes that do not matter.
+    auto is_cut_off = why.find("Premature end") != std::string::npos;
+    if (tjGetErrorCode(turbo.get()) != TJERR_WARNING || is_cut_off)
+      return reason{std::move(why)};
+  }
+  return channels_first(has_inks ? from_inks(*pixels) : *pixels);
+}
+
+decoded decode_png(const std::string& file) {
+  png_image image{};
+  image.version = PNG_IMAGE_VERSION;
+  std::unique_ptr<png_image, void (*)(png_image*)> owner{&image,
+                                                         png_image_free};
+  if (!png_image_begin_read_from_memory(&image, file.data(), file.size()))
+    return reason{image.message};
+  // With its transparency, which is dropped after: libpng would blend it.
+  image.format = PNG_FORMAT_RGBA;
+  auto pixels = new_pixels(image.height, image.width, 4);
+  if (!pixels)
+    return pixels;
+  if (!png_image_finish_read(
+        &image, nullptr, pixels->mutable_data_ptr<unsigned char>(), 0, nullptr))
+    return reason{image.message};
+  return channels_first(*pixels);
+}
+
+decoded decode(const std::string& file) {
+  auto begins = [&](std::string_view x) { return file.starts_with(x); };
+  if (begins("\xff\xd8"))
+    return decode_jpeg(file);
+  if (begins("\x89PNG"))
+    return decode_png(file);
+  return reason{file.empty() ? "it is empty" : "it is neither JPEG nor PNG"};
+}
+
+} // namespace
+
+at::Tensor read_image(const fs::path& path) {
+  auto file = value_or_throw(read_file(path, max_image_bytes));
+  auto result = decode(file);
+  if (!result)
+    throw train_error{{ec::corrupt, concat(path.string(),
+                                           " is not an image "
+                                           "that can be read: ",
+                                           result.error())}};
+  return std::move(*result);
+}
+
+} // namespace troupe

@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <map>
 #include <mutex>
 #include <utility>
 
@@ -10,6 +11,7 @@
 #include "troupe/actors/door/ticket.hpp"
 #include "troupe/actors/door/tls_link.hpp"
 #include "troupe/actors/transport/private_endpoint.hpp"
+#include "troupe/actors/transport/resumable_link.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/text.hpp"
 #include "troupe/trainers/ticket_folder.hpp"
@@ -23,6 +25,13 @@ bool is_shown(std::uint64_t count) {
   return (count & (count - 1)) == 0;
 }
 
+/// For the next connection of an agent. Short, because it is also the time
+/// until the death of an agent is noticed whose end broke its connection
+/// instead of closing it; twice as long as an agent that hears nothing takes to
+/// notice.
+const resume_options driver_patience{
+  std::chrono::seconds{2}, std::chrono::seconds{2}, {}};
+
 std::string address_text(const std::vector<std::string>& addresses,
                          std::uint16_t port) {
   std::string result;
@@ -33,13 +42,44 @@ std::string address_text(const std::vector<std::string>& addresses,
 
 } // namespace
 
-struct host_door::parts {
-  /// Where the guests of the door go, once someone takes them.
-  struct guest_hall {
-    std::mutex mutex;
-    private_endpoint* guests = nullptr;
-  };
+/// Where the guests of the door go, once someone takes them. Any thread.
+class host_door::guest_hall {
+public:
+  void let_in(private_endpoint& guests) {
+    std::lock_guard guard{mutex_};
+    guests_ = &guests;
+  }
 
+  bool has_link(const link_id& id) {
+    std::lock_guard guard{mutex_};
+    auto found = links_.find(id);
+    return found != links_.end() && !found->second.expired();
+  }
+
+  /// Takes a connection of a new link, or the next one of a link that is here.
+  void enter(std::unique_ptr<tls_channel> guest, const door_greeting& x) {
+    std::unique_lock lock{mutex_};
+    std::erase_if(links_, [](auto& link) { return link.second.expired(); });
+    auto& known = links_[x.link];
+    auto link = known.lock();
+    if (x.resumes && link) {
+      lock.unlock();
+      link->connect(make_link(std::move(guest)));
+    } else if (!x.resumes && !link && guests_) {
+      auto next = std::make_shared<link_switch>();
+      known = next;
+      guests_->add(std::make_unique<resumable_link>(
+        make_link(std::move(guest)), std::move(next), driver_patience));
+    }
+  }
+
+private:
+  std::mutex mutex_;
+  private_endpoint* guests_ = nullptr;
+  std::map<link_id, std::weak_ptr<link_switch>> links_;
+};
+
+struct host_door::parts {
   ticket own;
   std::string address;
   std::shared_ptr<guest_hall> hall = std::make_shared<guest_hall>();
@@ -87,10 +127,11 @@ expected<std::unique_ptr<host_door>> host_door::open(const std::string& run_id,
     args.port = x->own.port;
   }
   args.on_guest = [hall = x->hall](std::unique_ptr<tls_channel> guest,
-                                   const std::string&) {
-    std::lock_guard guard{hall->mutex};
-    if (hall->guests)
-      hall->guests->add(make_link(std::move(guest)));
+                                   const door_greeting& greeting) {
+    hall->enter(std::move(guest), greeting);
+  };
+  args.has_link = [hall = x->hall](const link_id& id) {
+    return hall->has_link(id);
   };
   args.on_refusal = [note = std::move(note)](const door_refusal& refusal) {
     if (is_shown(refusal.count))
@@ -110,10 +151,7 @@ std::string host_door::ticket_text() const {
 expected<void> host_door::let_in(private_endpoint& guests,
                                  const fs::path& ticket) {
   auto& x = *parts_;
-  {
-    std::lock_guard guard{x.hall->mutex};
-    x.hall->guests = &guests;
-  }
+  x.hall->let_in(guests);
   if (ticket.empty())
     return {};
   TROUPE_TRY(auto path, absolute_path(ticket));

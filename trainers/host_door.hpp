@@ -41,6 +41,7 @@ public:
   expected<void> let_in(private_endpoint& guests, const fs::path& ticket);
 
 private:
+  class guest_hall;
   struct parts;
 
   explicit host_door(std::unique_ptr<parts> x);

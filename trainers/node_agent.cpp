@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -15,6 +16,7 @@
 #include <mutex>
 #include <optional>
 #include <string_view>
+#include <thread>
 #include <utility>
 
 #include <caf/actor_system.hpp>
@@ -29,12 +31,14 @@
 #include "troupe/actors/transport/connect.hpp"
 #include "troupe/actors/transport/network_thread.hpp"
 #include "troupe/actors/transport/private_endpoint.hpp"
+#include "troupe/actors/transport/resumable_link.hpp"
 #include "troupe/actors/transport/system_config.hpp"
 #include "troupe/runtime/config/run_config.hpp"
 #include "troupe/runtime/hosts/agent_facts.hpp"
 #include "troupe/runtime/hosts/network_addresses.hpp"
 #include "troupe/runtime/process/interrupt_watch.hpp"
 #include "troupe/runtime/process/spawner.hpp"
+#include "troupe/runtime/process/threads.hpp"
 #include "troupe/runtime/run_layout.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/store/ranks_lock.hpp"
@@ -116,14 +120,20 @@ private:
 
 // -- the ticket
 
+/// The driver that a ticket led to.
+struct found_driver {
+  ticket own;
+  link_id link{};
+  dialed_channel channel;
+};
+
 /// Calls the door of the driver that the ticket in the file *path* names. The
 /// agent may start before its driver, which writes the file, and while it still
 /// has the ticket of an earlier start.
-expected<dialed_channel> dial_with_file(const fs::path& path,
-                                        const leave_request& leave) {
+expected<found_driver> dial_with_file(const fs::path& path, const link_id& link,
+                                      const leave_request& leave) {
   auto deadline = std::chrono::steady_clock::now() + join_patience;
-  expected<dialed_channel> last =
-    failure(ec::timeout, concat("there is no ticket ", path.string()));
+  error last{ec::timeout, concat("there is no ticket ", path.string())};
   pollfd stop{leave.fd(), POLLIN, 0};
   while (std::chrono::steady_clock::now() < deadline) {
     struct stat found {};
@@ -134,23 +144,85 @@ expected<dialed_channel> dial_with_file(const fs::path& path,
       is_there = ::stat(file.c_str(), &found) == 0;
     if (is_there) {
       TROUPE_TRY(auto ticket, read_ticket_file(file));
-      last = dial(ticket, {.limit = ticket_age, .stop = leave.fd()});
-      if (last || last.error().code != ec::timeout)
-        return last;
+      auto found = dial(
+        ticket, {.limit = ticket_age, .stop = leave.fd(), .greeting = {link}});
+      if (found)
+        return found_driver{std::move(ticket), link, std::move(*found)};
+      last = found.error();
+      if (last.code != ec::timeout)
+        break;
     }
     if (::poll(&stop, 1, static_cast<int>(look_interval.count())) > 0)
       return failure(ec::stopped, "a signal asked it to leave");
   }
-  return last;
+  return tl::unexpected{std::move(last)};
 }
 
-expected<dialed_channel> dial_driver(const agent_orders& orders,
-                                     const leave_request& leave) {
+expected<found_driver> dial_driver(const agent_orders& orders,
+                                   const leave_request& leave) {
+  link_id link;
+  if (::getrandom(link.data(), link.size(), 0)
+      != static_cast<ssize_t>(link.size()))
+    return system_failure(ec::spawn, "the system has no random numbers");
   if (!orders.ticket.empty())
-    return dial_with_file(orders.ticket, leave);
+    return dial_with_file(orders.ticket, link, leave);
   TROUPE_TRY(auto ticket, read_ticket(STDIN_FILENO, ticket_patience));
-  return dial(ticket, {.limit = join_patience, .stop = leave.fd()});
+  TROUPE_TRY(auto found, dial(ticket, {.limit = join_patience,
+                                       .stop = leave.fd(),
+                                       .greeting = {link}}));
+  return found_driver{std::move(ticket), link, std::move(found)};
 }
+
+// -- the connection to the driver
+
+/// Dials the driver again when the connection to it breaks.
+class redialer {
+public:
+  /// Where *x* was found.
+  redialer(ticket to, const link_id& link, const dialed_channel& x)
+    : to_(std::move(to)), link_(link) {
+    to_.addresses = {x.other_end};
+  }
+
+  /// Its calls come from the link of this, on one thread.
+  void dial_again() {
+    std::lock_guard guard{mutex_};
+    if (is_over_)
+      return;
+    if (thread_.joinable())
+      thread_.join(); // It has brought the connection that broke now.
+    auto started = start_thread([this] {
+      auto found = dial(to_, {.limit = resume_options{}.patience,
+                              .stop = stop_.get(),
+                              .greeting = {link_, true}});
+      next_->connect(found ? make_link(std::move(found->channel)) : nullptr);
+    });
+    if (started)
+      thread_ = std::move(*started);
+    else
+      next_->connect(nullptr);
+  }
+
+  /// It dials no more. The link may be there still.
+  void stop() {
+    std::lock_guard guard{mutex_};
+    is_over_ = true;
+    ::eventfd_write(stop_.get(), 1);
+    if (thread_.joinable())
+      thread_.join();
+  }
+
+  const std::shared_ptr<link_switch>& next() const noexcept { return next_; }
+
+private:
+  ticket to_;
+  link_id link_;
+  std::shared_ptr<link_switch> next_ = std::make_shared<link_switch>();
+  unique_fd stop_{::eventfd(0, EFD_CLOEXEC)};
+  std::mutex mutex_;
+  bool is_over_ = false;
+  std::thread thread_;
+};
 
 // -- the end
 
@@ -274,6 +346,8 @@ public:
   node_agent& operator=(const node_agent&) = delete;
 
   ~node_agent() {
+    if (redialer_)
+      redialer_->stop();
     caf::anon_send_exit(pulse_, caf::exit_reason::kill);
     pulse_ = nullptr;
     caf::anon_send_exit(agent_, caf::exit_reason::kill);
@@ -285,7 +359,7 @@ public:
 
   /// Joins the run at the other side of *driver*, unless the descriptor *stop*
   /// becomes readable before.
-  expected<void> join(dialed_channel driver, int stop);
+  expected<void> join(found_driver driver, int stop);
 
   /// The driver learns that this host is about to leave: it lets ranks save
   /// what they have, and then this agent go.
@@ -316,6 +390,7 @@ private:
   host_agent_actor agent_;
   agent_pulse_actor pulse_;
   worker_group_actor group_;
+  std::shared_ptr<redialer> redialer_;
 };
 
 template <class Answer, class... Message>
@@ -367,18 +442,25 @@ expected<void> node_agent::find_place(const agent_facts& facts, int stop) {
   }
 }
 
-expected<void> node_agent::join(dialed_channel driver, int stop) {
+expected<void> node_agent::join(found_driver driver, int stop) {
   agent_ =
     spawn_on_network_thread(system_, host_agent, host_agent_args{launcher_});
   TROUPE_TRY(auto endpoint, open_private_endpoint(system_, agent_, {}));
   endpoint_.emplace(std::move(endpoint));
+  auto& found = driver.channel;
+  redialer_ =
+    std::make_shared<redialer>(std::move(driver.own), driver.link, found);
+  resume_options options;
+  options.on_break = [again = redialer_] { again->dial_again(); };
   TROUPE_TRY(group_, connect<worker_group_actor>(
-                       system_, make_link(std::move(driver.channel))));
+                       system_, std::make_unique<resumable_link>(
+                                  make_link(std::move(found.channel)),
+                                  redialer_->next(), std::move(options))));
   end_with(group_, ending_, "the connection to the driver ended");
   end_with(agent_, ending_, "the agent has ended");
   auto facts = own_agent_facts();
-  facts.address = std::move(driver.own_end);
-  facts.driver_address = std::move(driver.other_end);
+  facts.address = std::move(found.own_end);
+  facts.driver_address = std::move(found.other_end);
   facts.launch = launch_;
   return find_place(facts, stop);
 }

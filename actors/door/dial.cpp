@@ -18,7 +18,6 @@
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 
-#include "troupe/actors/door/door.hpp"
 #include "troupe/runtime/process/threads.hpp"
 #include "troupe/runtime/text.hpp"
 
@@ -135,6 +134,7 @@ struct dial_try {
   short events = POLLOUT;
   short ready = 0; ///< Of the latest poll.
   bool has_greeted = false;
+  std::byte answer{}; ///< Of the door.
 };
 
 class dialer {
@@ -287,13 +287,23 @@ private:
       if (!socket
           || (::connect(socket.get(), generic, y.size) != 0
               && errno != EINPROGRESS)) {
-        fail(x, std::system_category().message(errno));
+        note_refusal(x, errno);
         continue;
       }
       auto& made = tries_.emplace_back();
       made.of = &x;
       made.socket = std::move(socket);
     }
+  }
+
+  void note_refusal(dialed_address& x, int problem) {
+    // It was there, and its host still answers.
+    if (args_.greeting.resumes && problem == ECONNREFUSED)
+      result_ =
+        failure(ec::protocol, concat("the driver of run ", to_.run,
+                                     " has ended: no process listens at ",
+                                     x.text, " port ", to_.port));
+    fail(x, std::system_category().message(problem));
   }
 
   /// Continues with *x* if it is ready. Returns false if it is over.
@@ -318,7 +328,7 @@ private:
     socklen_t size = sizeof(problem);
     ::getsockopt(x.socket.get(), SOL_SOCKET, SO_ERROR, &problem, &size);
     if (problem != 0) {
-      fail(*x.of, std::system_category().message(problem));
+      note_refusal(*x.of, problem);
       return false;
     }
     auto made = tls_channel::make(own_, std::move(x.socket),
@@ -338,17 +348,21 @@ private:
         return what;
     chosen_ = &x;
     if (!x.has_greeted) {
-      if (auto what = x.channel->write({&door_greeting, 1}).what;
-          what != progress::done)
+      auto greeting = encode(args_.greeting);
+      if (auto what = x.channel->write(greeting).what; what != progress::done)
         return what;
       x.has_greeted = true;
     }
     // The door's answer, or the alert that says what it thinks of us.
-    std::array<std::byte, 1> answer;
-    return x.channel->read(answer).what;
+    return x.channel->read({&x.answer, 1}).what;
   }
 
   void finish(dial_try& x) {
+    if (x.answer != door_welcome) {
+      result_ = failure(ec::protocol, concat("the driver of run ", to_.run,
+                                             " has given this host up"));
+      return;
+    }
     auto socket = x.channel->socket();
     result_ = dialed_channel{std::move(x.channel), x.of->text,
                              end_of(socket, false), end_of(socket, true)};

@@ -4,8 +4,8 @@
 #include <memory>
 #include <string>
 
+#include "troupe/actors/door/door.hpp"
 #include "troupe/actors/door/ticket.hpp"
-#include "troupe/actors/door/tls_channel.hpp"
 #include "troupe/runtime/error.hpp"
 
 namespace troupe::internal {
@@ -26,6 +26,10 @@ struct dial_args {
   /// Ends the call as soon as this descriptor is readable; -1: none.
   int stop = -1;
 
+  /// What the driver is told first; the `link` of another connection if this
+  /// one resumes it.
+  door_greeting greeting{};
+
   link_limits link;
 };
 
@@ -44,8 +48,9 @@ struct dialed_channel {
 ///
 /// Fails with
 /// - `ec::timeout` after the limit;
-/// - `ec::protocol` if the driver refuses the ticket's certificate: no further
-///   try would help;
+/// - `ec::protocol` if the driver refuses the ticket's certificate, or the link
+///   that is to be resumed: no further try would help. So too if a link is to
+///   be resumed and no process listens any more: the driver has ended;
 /// - `ec::stopped` if asked to stop;
 /// - `ec::corrupt` if the ticket's certificates cannot be used.
 /// After the limit or a stop, the error has a line per address with the latest

@@ -4,6 +4,7 @@
 #include <array>
 #include <cerrno>
 #include <optional>
+#include <span>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -27,6 +28,10 @@ constexpr int door_backlog = 1024;
 
 /// Handshakes under way continue after as many.
 constexpr int max_accepts = 16;
+
+/// The first byte of a greeting.
+constexpr std::byte first_connection{'T'};
+constexpr std::byte next_connection{'R'};
 
 /// How long clients wait in the kernel's queue when no descriptor is left.
 constexpr std::chrono::milliseconds pause_of_accepts{100};
@@ -72,6 +77,13 @@ expected<listening_port> listen_on_all(std::uint16_t port) {
 
 } // namespace
 
+std::array<std::byte, door_greeting_size> encode(const door_greeting& x) {
+  std::array<std::byte, door_greeting_size> result;
+  result.front() = x.resumes ? next_connection : first_connection;
+  std::ranges::copy(x.link, result.begin() + 1);
+  return result;
+}
+
 /// The connections that are not guests yet. Lives on the door's thread.
 class door::guest_book {
 public:
@@ -108,7 +120,9 @@ private:
     std::string address;
     door_clock::time_point deadline;
     short events = POLLIN;
-    bool has_greeted = false; ///< What is left is to greet it.
+    std::array<std::byte, door_greeting_size> raw_greeting;
+    std::size_t greeted = 0; ///< Bytes of that.
+    door_greeting greeting;
   };
 
   std::vector<pollfd> collect_waits() {
@@ -169,7 +183,7 @@ private:
       }
       case tls_channel::progress::done:
         if (x.channel)
-          args_.on_guest(std::move(x.channel), std::move(x.address));
+          args_.on_guest(std::move(x.channel), x.greeting);
         break;
     }
   }
@@ -180,19 +194,35 @@ private:
       if (auto result = x.channel->shake_hands();
           result != tls_channel::progress::done)
         return result;
-    if (!x.has_greeted) {
-      std::array<std::byte, 1> first;
-      auto result = x.channel->read(first).what;
-      if (result != tls_channel::progress::done)
-        return result;
-      if (first.front() != door_greeting) {
+    while (x.greeted < x.raw_greeting.size()) {
+      auto rest = std::span{x.raw_greeting}.subspan(x.greeted);
+      auto result = x.channel->read(rest);
+      if (result.what != tls_channel::progress::done)
+        return result.what;
+      x.greeted += result.size;
+      auto kind = x.raw_greeting.front();
+      if (kind != first_connection && kind != next_connection) {
         refuse(x, channel_fault::damaged,
                "it speaks another version of the run's protocol");
-        return result;
+        return tls_channel::progress::done;
       }
-      x.has_greeted = true;
     }
-    return x.channel->write({&door_greeting, 1}).what;
+    return answer(x);
+  }
+
+  /// Answers the greeting of *x*, which is whole.
+  tls_channel::progress answer(guest& x) {
+    x.greeting.resumes = x.raw_greeting.front() == next_connection;
+    std::copy_n(x.raw_greeting.begin() + 1, x.greeting.link.size(),
+                x.greeting.link.begin());
+    if (!x.greeting.resumes
+        || (args_.has_link && args_.has_link(x.greeting.link)))
+      return x.channel->write({&door_welcome, 1}).what;
+    x.channel->write({&door_farewell, 1});
+    x.channel->finish();
+    refuse(x, channel_fault::lost,
+           "it continues a connection that is given up");
+    return tls_channel::progress::done;
   }
 
   void accept_some() {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -14,9 +15,25 @@
 
 namespace troupe::internal {
 
-/// The first byte of a client, on the one connection of several that it chose,
-/// and of the server, which then has accepted it.
-inline constexpr std::byte door_greeting{'T'};
+/// Names a link between an agent and its driver, over all of its connections.
+/// Made by the agent, and a secret of the two.
+using link_id = std::array<std::byte, 16>;
+
+/// What a client sends first, on the one connection of several that it chose.
+struct door_greeting {
+  link_id link{};
+  bool resumes = false; ///< An earlier connection of the link broke.
+};
+
+inline constexpr std::size_t door_greeting_size = 1 + sizeof(link_id);
+
+std::array<std::byte, door_greeting_size> encode(const door_greeting& x);
+
+/// The server's answer to a greeting, one byte: the connection is accepted.
+inline constexpr std::byte door_welcome{'T'};
+
+/// Or it resumes a link that the driver does not have, or has given up.
+inline constexpr std::byte door_farewell{'N'};
 
 /// A connection that the door closed.
 struct door_refusal {
@@ -30,8 +47,13 @@ struct door_args {
   tls_identity own; ///< The driver's.
 
   /// Gets each peer that has shown the certificate of an agent of this run, and
-  /// its address; must not wait.
-  std::function<void(std::unique_ptr<tls_channel>, std::string)> on_guest;
+  /// its greeting; must not wait.
+  std::function<void(std::unique_ptr<tls_channel>, const door_greeting&)>
+    on_guest;
+
+  /// Whether the driver still has this link; must not wait. Without it, no
+  /// connection resumes a link.
+  std::function<bool(const link_id&)> has_link;
 
   /// Gets each connection that the door closes; must not wait. May be empty.
   std::function<void(const door_refusal&)> on_refusal;

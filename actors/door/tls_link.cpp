@@ -21,6 +21,11 @@ public:
 
   void finish() noexcept override { channel_->finish(); }
   bool holds_data() const noexcept override { return true; }
+
+  bool was_closed() const noexcept override {
+    return channel_->failure().cause == channel_fault::closed;
+  }
+
   int socket() const noexcept override { return channel_->socket(); }
 
   int release_socket() noexcept override { return channel_->release_socket(); }

@@ -10,6 +10,7 @@ std::optional<std::size_t> socket_link::receive(std::span<std::byte> buffer) {
   auto n = ::recv(fd_, buffer.data(), buffer.size(), MSG_DONTWAIT);
   if (n < 0 && (errno == EAGAIN || errno == EINTR))
     return 0;
+  was_closed_ = n == 0;
   if (n <= 0)
     return std::nullopt;
   return static_cast<std::size_t>(n);

@@ -8,6 +8,8 @@
 
 namespace troupe::internal {
 
+class resumable_link;
+
 /// A connection that moves bytes and never waits or raises a signal: what a
 /// `framed_scribe` reads from and writes to.
 class byte_link {
@@ -29,6 +31,20 @@ public:
   /// `receive` must be called until it returns 0.
   virtual bool holds_data() const noexcept = 0;
 
+  /// Once `receive` has returned nothing: whether the other side closed it, as
+  /// the end of its process does. Otherwise it is broken.
+  virtual bool was_closed() const noexcept = 0;
+
+  /// Whether bytes that `send` took wait for room in the socket; it sends them
+  /// when it is called again.
+  virtual bool has_unsent() const noexcept { return false; }
+
+  /// Whether `send` may take bytes. False: not before `receive` has moved some.
+  virtual bool takes_data() const noexcept { return true; }
+
+  /// This link, if it can outlive a break of its connection.
+  virtual resumable_link* resumable() noexcept { return nullptr; }
+
   virtual int socket() const noexcept = 0;
 
   /// Gives the socket to an event loop, which closes it after this link.
@@ -45,11 +61,13 @@ public:
   std::optional<std::size_t> send(std::span<const std::byte> bytes) override;
   void finish() noexcept override;
   bool holds_data() const noexcept override { return false; }
+  bool was_closed() const noexcept override { return was_closed_; }
   int socket() const noexcept override { return fd_; }
   int release_socket() noexcept override { return owned_.release(); }
 
 private:
   int fd_;
+  bool was_closed_ = false;
   unique_fd owned_;
 };
 

@@ -51,14 +51,14 @@ bool send(tls_channel& to, message& x) {
 tls_star_hub::tls_star_hub(const std::string& path, int ranks) {
   const std::string run = "bench";
   auto papers = value_or_throw(make_certificates(run));
-  door_args args{
-    .own =
-      value_or_throw(tls_identity::make(papers.driver, host_role::driver, run)),
-    .on_guest = [this](std::unique_ptr<tls_channel> guest, const std::string&) {
-      std::lock_guard guard{mutex_};
-      guests_.push_back(std::move(guest));
-      changed_.notify_one();
-    }};
+  door_args args{.own = value_or_throw(
+                   tls_identity::make(papers.driver, host_role::driver, run)),
+                 .on_guest = [this](std::unique_ptr<tls_channel> guest,
+                                    const door_greeting&) {
+                   std::lock_guard guard{mutex_};
+                   guests_.push_back(std::move(guest));
+                   changed_.notify_one();
+                 }};
   door_ = value_or_throw(door::open(std::move(args)));
   ticket own{value_or_throw(host_addresses()), door_->port(), run,
              std::move(papers.agent)};

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <caf/event_based_actor.hpp>
 #include <caf/scoped_actor.hpp>
@@ -20,6 +21,7 @@
 #include "troupe/actors/protocol/type_ids.hpp"
 #include "troupe/actors/transport/connect.hpp"
 #include "troupe/actors/transport/private_endpoint.hpp"
+#include "troupe/actors/transport/resumable_link.hpp"
 #include "troupe/actors/transport/system_config.hpp"
 
 namespace troupe::internal::test {
@@ -54,7 +56,8 @@ protected:
       driver, actor, [this](const std::string& x) { refused.set_value(x); });
     endpoint.emplace(std::move(*made));
     open([this](door_args& x) {
-      x.on_guest = [this](std::unique_ptr<tls_channel> guest, std::string) {
+      x.on_guest = [this](std::unique_ptr<tls_channel> guest,
+                          const door_greeting&) {
         guest_socket = guest->socket();
         endpoint->add(make_link(std::move(guest)));
       };
@@ -184,6 +187,89 @@ TEST_F(hosts_transport_test, a_process_that_is_cut_off_is_down_on_both_sides) {
   EXPECT_EQ(ask(kept, *other, "hello"), "hello");
   cut_off(driver, lost.node()); // It is gone.
   EXPECT_EQ(ask(kept, *other, "again"), "again");
+}
+
+/// Connections through a relay, over links that outlive them.
+class broken_link_test : public hosts_transport_test {
+protected:
+  broken_link_test() {
+    opened.reset();
+    open([this](door_args& x) {
+      x.on_guest = [this](std::unique_ptr<tls_channel> guest,
+                          const door_greeting& greeting) {
+        if (greeting.resumes)
+          return driver_side->connect(make_link(std::move(guest)));
+        endpoint->add(std::make_unique<resumable_link>(
+          make_link(std::move(guest)), driver_side, resume_options{}));
+      };
+      x.has_link = [this](const link_id&) { return !is_given_up; };
+    });
+    relay.emplace(port());
+  }
+
+  ~broken_link_test() override {
+    for (auto& x : dials)
+      x.wait();
+  }
+
+  expected<dialed_channel> dialed_over_relay(bool resumes) {
+    dial_args args;
+    args.greeting.resumes = resumes;
+    return dial(ticket{{"127.0.0.1"}, relay->port(), "run1", papers.agent},
+                args);
+  }
+
+  expected<ledger_actor> connected_over_relay(caf::actor_system& system) {
+    TROUPE_TRY(auto found, dialed_over_relay(false));
+    resume_options options;
+    options.on_break = [this] {
+      ++breaks;
+      dials.push_back(std::async(std::launch::async, [this] {
+        auto next = dialed_over_relay(true);
+        agent_side->connect(next ? make_link(std::move(next->channel))
+                                 : nullptr);
+      }));
+    };
+    return connect<ledger_actor>(system, std::make_unique<resumable_link>(
+                                           make_link(std::move(found.channel)),
+                                           agent_side, std::move(options)));
+  }
+
+  std::optional<breaking_relay> relay;
+  std::shared_ptr<link_switch> driver_side = std::make_shared<link_switch>();
+  std::shared_ptr<link_switch> agent_side = std::make_shared<link_switch>();
+  std::atomic<bool> is_given_up = false;
+  std::atomic<int> breaks = 0;
+  std::vector<std::future<void>> dials; // made on the agent's network thread
+};
+
+TEST_F(broken_link_test, messages_arrive_once_although_the_connection_breaks) {
+  system_config config;
+  caf::actor_system agent{config};
+  auto found = connected_over_relay(agent);
+  ASSERT_TRUE(found) << found.error().message;
+  std::string text(50'000, 'x');
+  for (int i = 0; i < 300; ++i) {
+    if (i % 10 == 5)
+      relay->break_all();
+    auto sent = std::to_string(i) + text;
+    ASSERT_TRUE(ask(agent, *found, sent) == sent) << i;
+  }
+  EXPECT_GT(breaks, 0);
+}
+
+TEST_F(broken_link_test, ends_if_the_driver_has_given_it_up) {
+  system_config config;
+  caf::actor_system agent{config};
+  auto found = connected_over_relay(agent);
+  ASSERT_TRUE(found) << found.error().message;
+  caf::scoped_actor self{agent};
+  self->monitor(*found);
+  is_given_up = true;
+  relay->break_all();
+  self->receive([](const caf::down_msg& x) {
+    EXPECT_EQ(x.reason, caf::exit_reason::remote_link_unreachable);
+  });
 }
 
 TEST_F(hosts_transport_test, a_broken_frame_ends_its_connection_only) {

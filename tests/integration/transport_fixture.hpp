@@ -13,7 +13,9 @@
 #include <unistd.h>
 
 #include <caf/io/basp/header.hpp>
+#include <caf/io/middleman.hpp>
 #include <caf/scoped_actor.hpp>
+#include <caf/typed_event_based_actor.hpp>
 #include <gtest/gtest.h>
 
 #include "tests/support/temporary_folder.hpp"

@@ -150,6 +150,7 @@ public:
   }
 
   void finish() noexcept override {}
+  bool was_closed() const noexcept override { return false; }
   bool holds_data() const noexcept override { return true; }
   int socket() const noexcept override { return fd_; }
   int release_socket() noexcept override { return ends_.first.release(); }

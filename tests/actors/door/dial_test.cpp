@@ -18,36 +18,6 @@ using namespace std::chrono_literals;
 using testing::HasSubstr;
 using testing::Not;
 
-/// A listening TCP socket of 127.0.0.1 that is not a door.
-class plain_listener {
-public:
-  explicit plain_listener(int backlog = 64) {
-    socket_.reset(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    // A door may open at this port as soon as this listener is gone.
-    const int on = 1;
-    ::setsockopt(socket_.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof(address);
-    auto generic = reinterpret_cast<sockaddr*>(&address);
-    ::bind(socket_.get(), generic, size);
-    ::listen(socket_.get(), backlog);
-    ::getsockname(socket_.get(), generic, &size);
-    port_ = ntohs(address.sin_port);
-  }
-
-  std::uint16_t port() const noexcept { return port_; }
-
-  unique_fd accept() const {
-    return unique_fd{::accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC)};
-  }
-
-private:
-  unique_fd socket_;
-  std::uint16_t port_ = 0;
-};
-
 class dial_test : public door_test {
 protected:
   ticket ticket_for(std::uint16_t port,
@@ -118,11 +88,37 @@ TEST_F(dial_test, tries_again_if_the_door_closes_before_its_answer) {
     channel =
       *tls_channel::make(own, listener.accept(), tls_channel::side::server);
     finish_step(*channel, [&] { return channel->shake_hands(); });
-    EXPECT_EQ(hear(*channel), "T");
+    EXPECT_EQ(hear(*channel), text_of({}));
   }
   EXPECT_TRUE(say(*channel, "T"));
   auto result = dialed.get();
   EXPECT_TRUE(result) << result.error().message;
+}
+
+TEST_F(dial_test, resumes_a_link_that_the_driver_has) {
+  const door_greeting mine{{std::byte{7}}, true}, other{{std::byte{8}}, true};
+  open([&](door_args& x) {
+    x.has_link = [&](const link_id& id) { return id == mine.link; };
+  });
+  auto args = impatient(door_patience);
+  args.greeting = mine;
+  EXPECT_TRUE(dial(ticket_for(port()), args));
+  args.greeting = other;
+  auto refused = dial(ticket_for(port()), args);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ec::protocol);
+  EXPECT_EQ(record.refusals(1).size(), 1u);
+}
+
+TEST_F(dial_test, gives_a_link_up_whose_driver_has_ended) {
+  std::optional<plain_listener> none{std::in_place};
+  auto free_port = none->port();
+  none.reset();
+  auto args = impatient(door_patience);
+  args.greeting.resumes = true;
+  auto ended = dial(ticket_for(free_port), args);
+  ASSERT_FALSE(ended);
+  EXPECT_EQ(ended.error().code, ec::protocol);
 }
 
 TEST_F(dial_test, names_the_cause_of_each_address) {

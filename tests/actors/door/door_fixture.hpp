@@ -18,6 +18,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/tcp.hpp"
 #include "troupe/actors/door/certificates.hpp"
 #include "troupe/actors/door/door.hpp"
 #include "troupe/actors/door/tls_channel.hpp"
@@ -59,7 +60,8 @@ class door_record {
 public:
   door_args args(tls_identity own) {
     door_args result{std::move(own), {}, {}};
-    result.on_guest = [this](std::unique_ptr<tls_channel> x, std::string) {
+    result.on_guest = [this](std::unique_ptr<tls_channel> x,
+                             const door_greeting&) {
       std::lock_guard guard{mutex_};
       guests_.push_back(std::move(x));
       changed_.notify_all();
@@ -110,20 +112,6 @@ private:
   std::vector<door_refusal> refusals_;
 };
 
-/// A TCP connection to *port* of 127.0.0.1.
-inline unique_fd connect_to_port(std::uint16_t port) {
-  unique_fd result{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(port);
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  if (::connect(result.get(), reinterpret_cast<sockaddr*>(&address),
-                sizeof(address))
-      != 0)
-    result.reset();
-  return result;
-}
-
 /// Calls *step* of *x* until it is done or has failed.
 template <class Step>
 tls_channel::progress finish_step(tls_channel& x, Step step) {
@@ -160,6 +148,12 @@ inline std::string hear(tls_channel& x) {
   return {reinterpret_cast<const char*>(buffer.data()), size};
 }
 
+/// As it is sent.
+inline std::string text_of(const door_greeting& x) {
+  auto bytes = encode(x);
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
 /// A client of a door.
 struct door_client {
   door_client(std::uint16_t port, const tls_identity& own)
@@ -167,7 +161,7 @@ struct door_client {
                                  tls_channel::side::client)) {}
 
   /// Goes through the door. Returns whether it was let in.
-  bool enter(const std::string& greeting = "T") {
+  bool enter(const std::string& greeting = text_of(door_greeting{})) {
     return finish_step(*channel, [this] { return channel->shake_hands(); })
              == tls_channel::progress::done
            && say(*channel, greeting) && hear(*channel) == "T";

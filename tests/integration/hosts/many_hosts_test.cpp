@@ -13,18 +13,24 @@
 #include <regex>
 #include <set>
 #include <sstream>
+#include <thread>
 
 #include <gmock/gmock.h>
 
 #include <troupe/train.hpp>
 
 #include "tests/integration/hosts/hosts_fixture.hpp"
+#include "tests/support/tcp.hpp"
+#include "troupe/actors/door/ticket.hpp"
 #include "troupe/runtime/process/function_address.hpp"
+#include "troupe/runtime/storage/durable_file.hpp"
 
 namespace troupe::internal::test {
 
 namespace {
 
+using namespace std::chrono_literals;
+using testing::AnyOf;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -235,6 +241,40 @@ TEST_P(many_hosts_test, trains_over_three_hosts_with_one_storage) {
   for (int rank = 1; rank < 5; ++rank)
     EXPECT_TRUE(
       fs::exists(folder_ / concat("storage/run/logs/rank_", rank, ".log")));
+}
+
+TEST_P(many_hosts_test, a_connection_that_is_reset_costs_no_attempt) {
+  if (GetParam() != where::here)
+    GTEST_SKIP() << "the agent uses a relay of this process";
+  auto driver = start_driver(2, 1, 1, 120'000, 30);
+  expected<ticket> found;
+  while (!(found = read_ticket_file(folder_ / "ticket")))
+    std::this_thread::yield();
+  breaking_relay relay{found->port};
+  auto own = std::move(*found);
+  own.addresses = {"127.0.0.1"};
+  own.port = relay.port();
+  auto path = (folder_ / "ticket_of_relay").string();
+  ASSERT_TRUE(replace_file(path, encode(own).view()));
+  auto agent = start(0, {"/usr/bin/env", "TROUPE_TICKET=" + path, own_program(),
+                         "--node-agent"});
+  ranks_of(0, 2, true);
+  relay.break_all();
+  go();
+  // Not for so long that a busy machine finds no time to dial.
+  std::jthread breaks{[&relay](std::stop_token stop) {
+    for (int i = 0; i < 15 && !stop.stop_requested(); ++i) {
+      std::this_thread::sleep_for(100ms);
+      relay.break_all();
+    }
+  }};
+  EXPECT_EQ(result_line(), "result finished 1 ");
+  breaks.request_stop();
+  EXPECT_GT(relay.broken(), 0);
+  EXPECT_EQ(driver->wait(), 0);
+  // The driver does not wait until it has told an agent that the run is over.
+  EXPECT_THAT(agent->wait(), AnyOf(0, 75));
+  EXPECT_THAT(journal(), Not(HasSubstr("host_lost")));
 }
 
 // As Kubernetes starts it: all processes alike, with tickets that were there

@@ -1,0 +1,304 @@
+#include "troupe/actors/transport/resumable_link.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include <endian.h>
+#include <sys/socket.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+namespace troupe::internal {
+
+namespace {
+
+using namespace std::chrono_literals;
+
+/// Precedes each record: how many bytes follow, and how many bytes its sender
+/// has received. Big-endian, without padding.
+constexpr std::size_t header_size = 12;
+
+/// In place of a size: nothing more will be sent, and the link is over.
+constexpr std::uint32_t last_record = std::numeric_limits<std::uint32_t>::max();
+
+constexpr std::size_t max_payload = std::size_t{64} * 1024;
+
+/// Received bytes without a word to the other side, which keeps them as long.
+constexpr std::uint64_t max_silence = std::uint64_t{128} * 1024;
+
+constexpr std::size_t raw_read_size = std::size_t{64} * 1024;
+
+/// A buffer that grew beyond this is freed once it is empty.
+constexpr std::size_t max_idle_capacity = std::size_t{1024} * 1024;
+
+void empty_buffer(std::vector<std::byte>& buffer) {
+  buffer.clear();
+  if (buffer.capacity() > max_idle_capacity)
+    std::vector<std::byte>{}.swap(buffer);
+}
+
+void append(std::vector<std::byte>& to, const void* from, std::size_t size) {
+  auto first = static_cast<const std::byte*>(from);
+  to.insert(to.end(), first, first + size);
+}
+
+/// A timer that is readable after *limit*.
+unique_fd start_timer(std::chrono::milliseconds limit) {
+  unique_fd result{
+    ::timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC)};
+  itimerspec when{};
+  when.it_value.tv_sec = limit.count() / 1000;
+  when.it_value.tv_nsec = limit.count() % 1000 * 1'000'000;
+  if (result && ::timerfd_settime(result.get(), 0, &when, nullptr) != 0)
+    result.reset();
+  return result;
+}
+
+} // namespace
+
+// -- switch -------------------------------------------------------------------
+
+void link_switch::connect(std::unique_ptr<byte_link> next) {
+  std::lock_guard guard{mutex_};
+  if (handler_)
+    handler_(std::move(next));
+}
+
+void link_switch::serve(handler f) {
+  std::lock_guard guard{mutex_};
+  handler_ = std::move(f);
+}
+
+// -- link ---------------------------------------------------------------------
+
+resumable_link::resumable_link(std::unique_ptr<byte_link> first,
+                               std::shared_ptr<link_switch> next,
+                               resume_options options)
+  : lower_(std::move(first)), next_(std::move(next)),
+    options_(std::move(options)) {}
+
+resumable_link::~resumable_link() {
+  next_->serve({});
+}
+
+bool resumable_link::has_unsent() const noexcept {
+  return lower_ && records_sent_ < records_.size();
+}
+
+bool resumable_link::takes_data() const noexcept {
+  return lower_ && is_agreed_;
+}
+
+int resumable_link::socket() const noexcept {
+  return lower_ ? lower_->socket() : timer_number_;
+}
+
+int resumable_link::release_socket() noexcept {
+  return lower_ ? lower_->release_socket() : timer_.release();
+}
+
+// -- sending ------------------------------------------------------------------
+
+/// Begins a record whose *size* bytes of payload the caller appends.
+void resumable_link::append_record(std::size_t size) {
+  auto length = htobe32(static_cast<std::uint32_t>(size));
+  auto received = htobe64(received_);
+  append(records_, &length, sizeof(length));
+  append(records_, &received, sizeof(received));
+  told_ = received_;
+}
+
+/// Sends what the connection takes now. False: it is broken.
+bool resumable_link::send_records() {
+  while (records_sent_ < records_.size()) {
+    auto size = lower_->send(std::span{records_}.subspan(records_sent_));
+    if (!size)
+      return false;
+    if (*size == 0)
+      return true;
+    records_sent_ += *size;
+  }
+  empty_buffer(records_);
+  records_sent_ = 0;
+  return true;
+}
+
+std::optional<std::size_t>
+resumable_link::send(std::span<const std::byte> bytes) {
+  if (is_over_)
+    return std::nullopt;
+  if (!lower_)
+    return 0;
+  if (!send_records())
+    return std::nullopt;
+  if (has_unsent() || !is_agreed_ || bytes.empty())
+    return 0;
+  auto part = bytes.first(std::min(bytes.size(), max_payload));
+  append_record(part.size());
+  append(records_, part.data(), part.size());
+  append(unconfirmed_, part.data(), part.size());
+  // If that fails, the next call says so: these bytes are taken.
+  send_records();
+  return part.size();
+}
+
+void resumable_link::finish() noexcept {
+  if (!lower_ || is_over_)
+    return;
+  append_record(last_record);
+  send_records();
+  lower_->finish();
+}
+
+// -- receiving ----------------------------------------------------------------
+
+std::optional<std::size_t>
+resumable_link::receive(std::span<std::byte> buffer) {
+  if (!lower_) {
+    std::uint64_t expirations = 0;
+    is_over_ = is_over_
+               || ::read(timer_number_, &expirations, sizeof(expirations))
+                    == sizeof(expirations);
+    return is_over_ ? std::nullopt : std::optional<std::size_t>{0};
+  }
+  for (;;) {
+    if (auto size = take_records(buffer); size > 0) {
+      confirm_received();
+      return size;
+    }
+    if (is_over_)
+      return std::nullopt;
+    auto rest = raw_.size() - raw_begin_; // Less than a header.
+    std::copy_n(raw_.begin() + static_cast<std::ptrdiff_t>(raw_begin_), rest,
+                raw_.begin());
+    raw_begin_ = 0;
+    raw_.resize(rest + raw_read_size);
+    auto size = lower_->receive(std::span{raw_}.subspan(rest));
+    raw_.resize(rest + size.value_or(0));
+    if (!size || *size == 0)
+      return size;
+    last_received_ = clock::now();
+  }
+}
+
+/// Moves payload of the records in `raw_` to *to*.
+std::size_t resumable_link::take_records(std::span<std::byte> to) {
+  std::size_t filled = 0;
+  while (!is_over_ && filled < to.size()) {
+    auto raw = std::span<const std::byte>{raw_}.subspan(raw_begin_);
+    if (payload_left_ == 0) {
+      if (raw.size() < header_size)
+        break;
+      raw_begin_ += header_size;
+      is_over_ = !take_header(raw.first(header_size));
+      continue;
+    }
+    auto size = std::min({payload_left_, raw.size(), to.size() - filled});
+    if (size == 0)
+      break;
+    std::memcpy(to.data() + filled, raw.data(), size);
+    filled += size;
+    raw_begin_ += size;
+    payload_left_ -= size;
+    received_ += size;
+  }
+  return filled;
+}
+
+/// False: the other side has finished, or sends what is no record.
+bool resumable_link::take_header(std::span<const std::byte> header) {
+  std::uint32_t size = 0;
+  std::uint64_t received = 0;
+  std::memcpy(&size, header.data(), sizeof(size));
+  std::memcpy(&received, header.data() + sizeof(size), sizeof(received));
+  size = be32toh(size);
+  if (size == last_record)
+    return false;
+  payload_left_ = size;
+  return size <= max_payload && take_confirmation(be64toh(received));
+}
+
+bool resumable_link::take_confirmation(std::uint64_t received) {
+  auto kept = unconfirmed_.size() - first_unconfirmed_;
+  if (received < confirmed_ || received - confirmed_ > kept)
+    return false;
+  first_unconfirmed_ += static_cast<std::size_t>(received - confirmed_);
+  confirmed_ = received;
+  if (first_unconfirmed_ == unconfirmed_.size()) {
+    empty_buffer(unconfirmed_);
+    first_unconfirmed_ = 0;
+  } else if (first_unconfirmed_ > unconfirmed_.size() / 2) {
+    unconfirmed_.erase(unconfirmed_.begin(),
+                       unconfirmed_.begin()
+                         + static_cast<std::ptrdiff_t>(first_unconfirmed_));
+    first_unconfirmed_ = 0;
+  }
+  if (!std::exchange(is_agreed_, true))
+    repeat_unconfirmed();
+  return true;
+}
+
+void resumable_link::repeat_unconfirmed() {
+  auto rest =
+    std::span<const std::byte>{unconfirmed_}.subspan(first_unconfirmed_);
+  while (!rest.empty()) {
+    auto part = rest.first(std::min(rest.size(), max_payload));
+    append_record(part.size());
+    append(records_, part.data(), part.size());
+    rest = rest.subspan(part.size());
+  }
+}
+
+void resumable_link::confirm_received() {
+  if (received_ - told_ < max_silence)
+    return;
+  append_record(0);
+  // A break is found by the next `receive` or `send`.
+  send_records();
+}
+
+// -- another connection -------------------------------------------------------
+
+void resumable_link::close_lower() noexcept {
+  // The event loop may keep the descriptor for a while.
+  if (lower_)
+    ::shutdown(lower_->socket(), SHUT_RDWR);
+  lower_.reset();
+  empty_buffer(raw_);
+  raw_begin_ = 0;
+  payload_left_ = 0;
+  empty_buffer(records_);
+  records_sent_ = 0;
+}
+
+bool resumable_link::wait_for_next() {
+  is_over_ = is_over_ || !lower_ || lower_->was_closed();
+  if (is_over_)
+    return false;
+  close_lower();
+  auto silent =
+    std::chrono::ceil<std::chrono::milliseconds>(clock::now() - last_received_);
+  timer_ = start_timer(
+    std::max({options_.patience - silent, options_.least_patience, 1ms}));
+  timer_number_ = timer_.get();
+  is_over_ = !timer_;
+  if (!is_over_ && options_.on_break)
+    options_.on_break();
+  return !is_over_;
+}
+
+bool resumable_link::resume(std::unique_ptr<byte_link> next) {
+  is_over_ = is_over_ || !next;
+  if (is_over_)
+    return false;
+  close_lower();
+  lower_ = std::move(next);
+  last_received_ = clock::now();
+  is_agreed_ = false;
+  append_record(0);
+  return true;
+}
+
+} // namespace troupe::internal

@@ -1,0 +1,185 @@
+#include "troupe/actors/transport/resumable_link.hpp"
+
+#include <chrono>
+#include <numeric>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <gtest/gtest.h>
+
+namespace troupe::internal::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+using bytes = std::vector<std::byte>;
+
+/// A socket that can break.
+class fragile_link : public socket_link {
+public:
+  using socket_link::socket_link;
+
+  std::optional<std::size_t> receive(std::span<std::byte> to) override {
+    return is_broken ? std::nullopt : socket_link::receive(to);
+  }
+
+  std::optional<std::size_t> send(std::span<const std::byte> from) override {
+    return is_broken ? std::nullopt : socket_link::send(from);
+  }
+
+  bool is_broken = false;
+};
+
+/// One side of a link, which counts its breaks.
+struct side {
+  explicit side(unique_fd socket, std::chrono::milliseconds patience = 30s)
+    : side(std::make_unique<fragile_link>(std::move(socket)), patience) {}
+
+  side(std::unique_ptr<fragile_link> first, std::chrono::milliseconds patience)
+    : lower(first.get()),
+      link(std::move(first), std::make_shared<link_switch>(),
+           {patience, 0ms, [this] { ++breaks; }}) {}
+
+  bool resume(unique_fd socket) {
+    auto next = std::make_unique<fragile_link>(std::move(socket));
+    lower = next.get();
+    return link.resume(std::move(next));
+  }
+
+  /// Moves what the sockets take now.
+  void move() {
+    while (sent < to_send.size() || link.has_unsent()) {
+      auto size = link.send(std::span{to_send}.subspan(sent));
+      if (!size)
+        return void(link.wait_for_next());
+      if (*size == 0)
+        break;
+      sent += *size;
+    }
+    bytes buffer(10'000);
+    for (;;) {
+      auto size = link.receive(buffer);
+      if (!size)
+        return void(link.wait_for_next());
+      if (*size == 0)
+        return;
+      received.insert(received.end(), buffer.begin(),
+                      buffer.begin() + static_cast<std::ptrdiff_t>(*size));
+    }
+  }
+
+  bytes to_send;
+  std::size_t sent = 0;
+  bytes received;
+  int breaks = 0;
+  fragile_link* lower; ///< Unless `link.is_broken()`.
+  resumable_link link;
+};
+
+std::pair<unique_fd, unique_fd> ends() {
+  return *socket_pair("a test needs a socket");
+}
+
+bytes numbers(std::size_t size, unsigned seed) {
+  std::mt19937 random{seed};
+  bytes result(size);
+  for (auto& x : result)
+    x = static_cast<std::byte>(random());
+  return result;
+}
+
+class resumable_link_test : public testing::Test {
+protected:
+  /// What is in the sockets is lost.
+  void reconnect() {
+    auto [left, right] = ends();
+    ASSERT_TRUE(first.resume(std::move(left)));
+    ASSERT_TRUE(second.resume(std::move(right)));
+  }
+
+  std::pair<unique_fd, unique_fd> sockets = ends();
+  side first{std::move(sockets.first)};
+  side second{std::move(sockets.second)};
+};
+
+TEST_F(resumable_link_test, bytes_arrive_once_and_in_order_over_many_breaks) {
+  first.to_send = numbers(8'000'000, 1);
+  second.to_send = numbers(3'000'000, 2);
+  std::mt19937 random{3};
+  for (int round = 0; first.received.size() < second.to_send.size()
+                      || second.received.size() < first.to_send.size();
+       ++round) {
+    ASSERT_LT(round, 1'000'000);
+    if (auto what = random() % 40; what == 0)
+      reconnect();
+    else if (what == 1 && !first.link.is_broken() && !second.link.is_broken())
+      first.lower->is_broken = second.lower->is_broken = true;
+    if (random() % 2 == 0)
+      first.move();
+    if (random() % 3 == 0)
+      second.move();
+    if (first.link.is_broken() && second.link.is_broken())
+      reconnect();
+  }
+  EXPECT_TRUE(second.received == first.to_send);
+  EXPECT_TRUE(first.received == second.to_send);
+  EXPECT_GT(first.breaks, 0);
+}
+
+TEST_F(resumable_link_test, waits_for_the_next_connection_as_long_as_it_may) {
+  auto [own, other] = ends();
+  side impatient{std::move(own), 1ms};
+  impatient.lower->is_broken = true;
+  bytes buffer(10);
+  EXPECT_FALSE(impatient.link.receive(buffer));
+  ASSERT_TRUE(impatient.link.wait_for_next());
+  EXPECT_EQ(impatient.breaks, 1);
+  pollfd timer{impatient.link.socket(), POLLIN, 0};
+  ASSERT_EQ(::poll(&timer, 1, 30'000), 1);
+  EXPECT_FALSE(impatient.link.receive(buffer));
+  EXPECT_FALSE(impatient.link.wait_for_next());
+  EXPECT_FALSE(
+    impatient.link.resume(std::make_unique<socket_link>(ends().first)));
+}
+
+TEST_F(resumable_link_test, does_not_wait_for_a_process_that_has_ended) {
+  side survivor{ends().first};
+  survivor.move();
+  EXPECT_EQ(survivor.breaks, 0);
+  EXPECT_FALSE(survivor.resume(ends().first));
+}
+
+TEST_F(resumable_link_test, a_link_that_was_finished_does_not_continue) {
+  first.to_send = numbers(10, 1);
+  first.move();
+  first.link.finish();
+  second.move();
+  EXPECT_EQ(second.received.size(), 10u);
+  EXPECT_EQ(second.breaks, 0);
+  EXPECT_FALSE(second.link.resume(std::make_unique<socket_link>(ends().first)));
+}
+
+TEST_F(resumable_link_test,
+       is_over_if_the_other_side_confirms_what_was_not_sent) {
+  auto [own, other] = ends();
+  ASSERT_TRUE(first.link.resume(std::make_unique<socket_link>(std::move(own))));
+  const unsigned char record[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1};
+  ASSERT_EQ(::send(other.get(), record, sizeof(record), MSG_NOSIGNAL), 12);
+  first.move();
+  EXPECT_FALSE(first.link.resume(std::make_unique<socket_link>(ends().first)));
+}
+
+TEST_F(resumable_link_test, a_switch_closes_what_no_one_takes) {
+  auto [own, other] = ends();
+  link_switch next;
+  next.connect(std::make_unique<socket_link>(std::move(own)));
+  char byte = 0;
+  EXPECT_EQ(::recv(other.get(), &byte, 1, 0), 0);
+}
+
+} // namespace
+} // namespace troupe::internal::test

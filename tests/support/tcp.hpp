@@ -1,0 +1,138 @@
+#pragma once
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <stop_token>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "troupe/runtime/process/descriptor.hpp"
+
+namespace troupe::internal::test {
+
+/// A TCP connection to *port* of 127.0.0.1.
+inline unique_fd connect_to_port(std::uint16_t port) {
+  unique_fd result{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(port);
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  if (::connect(result.get(), reinterpret_cast<sockaddr*>(&address),
+                sizeof(address))
+      != 0)
+    result.reset();
+  return result;
+}
+
+/// A listening TCP socket of 127.0.0.1 that is not a door.
+class plain_listener {
+public:
+  explicit plain_listener(int backlog = 64) {
+    socket_.reset(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    // A door may open at this port as soon as this listener is gone.
+    const int on = 1;
+    ::setsockopt(socket_.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof(address);
+    auto generic = reinterpret_cast<sockaddr*>(&address);
+    ::bind(socket_.get(), generic, size);
+    ::listen(socket_.get(), backlog);
+    ::getsockname(socket_.get(), generic, &size);
+    port_ = ntohs(address.sin_port);
+  }
+
+  std::uint16_t port() const noexcept { return port_; }
+  int descriptor() const noexcept { return socket_.get(); }
+
+  unique_fd accept() const {
+    return unique_fd{::accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC)};
+  }
+
+private:
+  unique_fd socket_;
+  std::uint16_t port_ = 0;
+};
+
+/// Passes bytes between its port and a door, until it resets a connection.
+class breaking_relay {
+public:
+  explicit breaking_relay(std::uint16_t to) : to_(to) {
+    thread_ = std::jthread{[this](std::stop_token stop) { run(stop); }};
+  }
+
+  std::uint16_t port() const { return listener_.port(); }
+
+  /// Resets what is connected now.
+  void break_all() { ++breaks_wanted_; }
+
+  /// Connections that were reset.
+  int broken() const { return broken_; }
+
+private:
+  using ends = std::pair<unique_fd, unique_fd>;
+
+  void run(std::stop_token stop) {
+    std::vector<ends> connected;
+    for (auto breaks = 0; !stop.stop_requested();) {
+      std::vector<pollfd> waits{{listener_.descriptor(), POLLIN, 0}};
+      for (auto& x : connected)
+        for (auto fd : {x.first.get(), x.second.get()})
+          waits.push_back({fd, POLLIN, 0});
+      ::poll(waits.data(), waits.size(), 1);
+      std::erase_if(connected, [](ends& x) {
+        return !pass(x.first.get(), x.second.get())
+               || !pass(x.second.get(), x.first.get());
+      });
+      if (waits.front().revents != 0) {
+        auto& x =
+          connected.emplace_back(listener_.accept(), connect_to_port(to_));
+        const int on = 1;
+        for (auto fd : {x.first.get(), x.second.get()})
+          ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+      }
+      if (breaks_wanted_ > breaks) {
+        ++breaks;
+        for (auto& x : connected)
+          reset(x);
+        broken_ += static_cast<int>(connected.size());
+        connected.clear();
+      }
+    }
+  }
+
+  static void reset(ends& x) {
+    const linger at_once{1, 0};
+    for (auto fd : {x.first.get(), x.second.get()})
+      ::setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
+  }
+
+  /// False: one side has closed.
+  static bool pass(int from, int to) {
+    char buffer[64 * 1024];
+    auto size = ::recv(from, buffer, sizeof(buffer), MSG_DONTWAIT);
+    if (size < 0)
+      return errno == EAGAIN;
+    return size > 0
+           && ::send(to, buffer, static_cast<std::size_t>(size), MSG_NOSIGNAL)
+                == size;
+  }
+
+  std::uint16_t to_;
+  plain_listener listener_;
+  std::atomic<int> breaks_wanted_ = 0;
+  std::atomic<int> broken_ = 0;
+  std::jthread thread_;
+};
+
+} // namespace troupe::internal::test

@@ -50,7 +50,7 @@ std::optional<best_value> best_of(const comparison::run& x);
 expected<comparison> compare_runs(std::span<const fs::path> paths);
 
 /// All that a page about several runs shows, as one JSON object, which
-/// `page.js` draws:
+/// the script of `page/` draws:
 ///
 ///   name, complaints  as in `page_data`
 ///   runs          [{name, path, status, error, reports, world, attempts,

@@ -1,6 +1,5 @@
 #include "troupe/callbacks/report_page/html_page.hpp"
 
-#include "troupe/callbacks/report_page/page_assets.hpp"
 #include "troupe/callbacks/report_page/page_text.hpp"
 #include "troupe/runtime/text.hpp"
 

@@ -5,8 +5,17 @@
 
 namespace troupe::internal {
 
-/// The frame of a page that `page.js` draws. Its policy forbids every request
-/// to others, and every script but its own.
+/// The files of `page/`, as the build embeds them.
+namespace page_assets {
+extern const std::string_view style;
+extern const std::string_view script;
+
+/// SHA-256 of the script in base64, as a page's policy names it.
+extern const std::string_view script_sha256;
+} // namespace page_assets
+
+/// The frame of a page that the script of `page/` draws. Its policy forbids
+/// every request to others, and every script but its own.
 struct html_page {
   std::string title;   ///< As text.
   std::string heading; ///< As text; stays if the script does not run.

@@ -8,8 +8,8 @@
 
 namespace troupe::internal {
 
-/// Everything that a report page shows, as one JSON object, which `page.js`
-/// draws:
+/// Everything that a report page shows, as one JSON object, which the
+/// script of `page/` draws:
 ///
 ///   name, status, error   `error` is empty without one
 ///   complaints    what could not be shown, as sentences

@@ -1,0 +1,96 @@
+// -- the pages of `troupe serve`: all runs of a folder, or one of them, as they change
+
+const live = { source: null, token: '', run: '', stop: null };
+
+const linkTo = run => `#${new URLSearchParams({ token: live.token, ...run ? { run } : {} })}`;
+
+/// Shows what the address asks for; anything else that was shown goes.
+function startLive() {
+  const place = new URLSearchParams(location.hash.slice(1));
+  live.token = place.get('token') ?? '';
+  live.run = place.get('run') ?? '';
+  live.stop = live.run ? stopButtons(live.run) : null;
+  live.source?.close();
+  charts.length = 0;
+  view.filter = '';
+  document.title = live.run || 'Runs';
+  applyTheme(remembered('theme', 'auto', options.theme));
+  const toolbar = document.getElementById('toolbar');
+  toolbar.replaceChildren();
+  toolbar.hidden = true;
+  document.querySelector('header').replaceChildren(element('h1', {}, document.title));
+  document.querySelector('main').replaceChildren(hint('Waiting for the server.'));
+  live.source = new EventSource(`/events?${new URLSearchParams({ token: live.token, run: live.run })}`);
+  const on = (kind, draw) => live.source.addEventListener(kind, event => {
+    try { draw(JSON.parse(event.data)); } catch (error) { document.querySelector('main').replaceChildren(failure('This page', error)); }
+  });
+  on('runs', drawList);
+  on('run', drawLiveRun);
+  on('problem', ({ message }) => sayState(message));
+  live.source.addEventListener('open', () => sayState(''));
+  live.source.addEventListener('error', () => sayState(live.source.readyState === EventSource.CLOSED
+    ? 'The server does not let this page in. Open the address that it printed; it serves 16 pages at once.'
+    : 'The server cannot be reached. The page shows what was last known.'));
+}
+
+/// A line above the page, if there is something to say.
+function sayState(text) {
+  document.getElementById('state')?.remove();
+  if (text) document.body.prepend(element('div', { id: 'state', role: 'status' }, text));
+}
+
+function drawLiveRun({ name, state, can_stop: canStop, run }) {
+  const [left, top, focus] = [scrollX, scrollY, document.activeElement];
+  const chart = focus?.closest?.('.chart')?.dataset.name;
+  const cursors = new Map(charts.map(x => [x.axisName(), x.cursor]));
+  sayState('');
+  drawPage({ ...run, name, status: state });
+  document.querySelector('header').prepend(element('nav', { 'aria-label': 'Pages' }, element('a', { href: linkTo() }, 'All runs')));
+  if (canStop) document.querySelector('.title').append(live.stop);
+  for (const x of charts) x.cursor = cursors.get(x.axisName()) ?? null;
+  for (const x of charts) if (x.cursor !== null && !x.figure.hidden) x.show();
+  if (live.stop.contains(focus)) focus.focus();
+  else if (chart) charts.find(x => x.title === chart)?.plot.focus({ preventScroll: true });
+  scrollTo(left, top);
+}
+
+/// Buttons that ask once more before they end the run.
+function stopButtons(run) {
+  const said = element('span', { class: 'hint', role: 'status' });
+  const button = (text, preempt) => {
+    const result = element('button', { type: 'button' }, text);
+    let asked = null;
+    const calm = () => { asked = null; result.textContent = text; };
+    result.addEventListener('click', async () => {
+      if (asked === null) {
+        asked = setTimeout(calm, 5000);
+        result.textContent = `${text}: sure?`;
+        return;
+      }
+      clearTimeout(asked);
+      calm();
+      try {
+        const answer = await fetch(`/stop?${new URLSearchParams({ run, preempt })}`, { method: 'POST', headers: { Authorization: `Bearer ${live.token}` } });
+        said.textContent = (await answer.text()).trim();
+      } catch { said.textContent = 'The server cannot be reached.'; }
+    });
+    return result;
+  };
+  return element('span', { class: 'stop' }, button('Stop', 0), button('Stop after a checkpoint', 1), said);
+}
+
+function drawList({ storage, runs, complaints }) {
+  data = { begin: 0 }; // of the times
+  const started = x => x.started ? timeElement(Date.parse(x.started) / 1000) : '';
+  const score = x => x.score === null ? '' : `${x.score_name} ${typeof x.score === 'number' ? numberText(x.score) : x.score}`;
+  const rows = [...runs].sort((a, b) => (b.started ?? '').localeCompare(a.started ?? '')).map(x => [element('a', { href: linkTo(x.name) }, x.name),
+    element('span', { class: 'status', 'data-status': x.state }, x.state), x.reports, x.restarts, x.checkpoints, started(x),
+    x.seconds === null ? '' : timeText(x.seconds), score(x), [x.error, ...x.problems.map(y => y.message)].filter(y => y).join('; ')]);
+  const focus = document.activeElement?.getAttribute('href');
+  document.querySelector('header').replaceChildren(element('div', { class: 'title' }, element('h1', {}, 'Runs'), element('span', { class: 'hint' }, storage)),
+    ...complaints.length ? [notice('', 'Not everything in this folder could be shown.', element('ul', {}, ...complaints.map(x => element('li', {}, x))))] : []);
+  document.querySelector('main').replaceChildren(rows.length ? table('Runs', [['Run'], ['Status'], ['Reports', 'number'], ['Restarts', 'number'],
+    ['Checkpoints', 'number'], ['Began (UTC)'], ['Time span', 'number'], ['Last score', 'number'], ['Error', 'long']], rows) : hint('There are no runs yet.'));
+  sayState('');
+  if (focus) [...document.querySelectorAll('main a')].find(x => x.getAttribute('href') === focus)?.focus({ preventScroll: true });
+}

@@ -3,6 +3,7 @@
 #include <sstream>
 
 #include "troupe/callbacks/tracking/given_settings.hpp"
+#include "troupe/runtime/run_layout.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 
 namespace troupe::internal {
@@ -95,7 +96,7 @@ expected<wandb_settings> make_wandb_settings(const wandb_options& options,
   auto dir = first_of(options.dir.string(), environment_variable("WANDB_DIR"));
   TROUPE_TRY(auto root, given_folder(dir.empty() ? run.path.string() : dir,
                                      "WANDB_DIR or dir of W&B"));
-  result.root = root / "wandb";
+  result.root = root / run_layout::wandb;
   if (auto ok = check_service(options); !ok && mode == wandb_mode::online)
     return tl::unexpected{ok.error()};
   auto& x = result.about;

@@ -1,9 +1,7 @@
-#include <sys/random.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <csignal>
 #include <map>
@@ -14,6 +12,7 @@
 #include "troupe/callbacks/http/http_server.hpp"
 #include "troupe/callbacks/report_page/html_page.hpp"
 #include "troupe/callbacks/report_page/page_text.hpp"
+#include "troupe/runtime/process/random_hex.hpp"
 #include "troupe/runtime/text.hpp"
 
 // troupe serve: the runs and sweeps of a storage folder in a browser, live.
@@ -37,16 +36,6 @@ struct serve_arguments {
   std::uint16_t port = 0;
   bool json = false;
 };
-
-expected<std::string> new_token() {
-  std::array<char, 16> bytes{};
-  if (::getrandom(bytes.data(), bytes.size(), 0)
-      != static_cast<ssize_t>(bytes.size()))
-    return system_failure(ec::storage, "cannot make a token");
-  std::string result;
-  append_hex(result, std::string_view{bytes.data(), bytes.size()});
-  return result;
-}
 
 /// SIGINT, SIGTERM and SIGHUP, to be read; what is ignored stays so.
 expected<unique_fd> ending_signals() {
@@ -252,7 +241,7 @@ private:
 expected<int> serve(const serve_arguments& x) {
   TROUPE_TRY(auto folder, storage_folder(x.folder));
   TROUPE_TRY(auto runs, live_storage::open(folder));
-  TROUPE_TRY(auto token, new_token());
+  TROUPE_TRY(auto token, random_hex(16));
   TROUPE_TRY(auto signals, ending_signals());
   run_server state{std::move(runs), token};
   http_server::options how;

@@ -166,7 +166,7 @@ void find_launch(int argc, const char* const* argv) {
   if (found.role == launch_role::agent)
     be_agent(*arguments, found);
   if (found.role == launch_role::extra_task
-      || found.engine != launch_engine::none)
+      || found.engine != launch_engine::none || found.is_odd)
     say(found.found);
   if (found.role == launch_role::extra_task)
     std::exit(0);

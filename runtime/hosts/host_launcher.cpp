@@ -144,6 +144,9 @@ agent_command(launch_engine engine, std::string_view host,
 }
 
 bool launch_end::may_help() const noexcept {
+  if (how.how == process_exit::kind::lost) // There is no such launcher.
+    return !words.starts_with("cannot start ")
+           || !words.ends_with(": No such file or directory");
   if (how.how != process_exit::kind::exited)
     return true;
   if (how.code == exit_never_again || how.code == exit_not_executable

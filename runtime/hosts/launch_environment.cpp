@@ -337,6 +337,7 @@ private:
     } else if (size && local_size && *size == *local_size) {
       result.engine = launch_engine::none;
       result.host_index = 0;
+      result.is_odd = true;
       result.found = who + ", and all ranks are on this host";
     } else {
       result.host_index = 0;
@@ -357,6 +358,7 @@ private:
     }
     result.host_index = 0;
     TROUPE_TRY(auto index, number_of("JOB_COMPLETION_INDEX"));
+    result.is_odd = index.has_value();
     result.found =
       index ? concat("this host alone: pod ", *index,
                      " of an Indexed Job, but TROUPE_DRIVER is not set")

@@ -73,6 +73,9 @@ struct launch_environment {
   /// How often the engine has restarted the job.
   int restarts = 0;
 
+  /// This host is alone although something else was found: people should know.
+  bool is_odd = false;
+
   /// One line for the user: what was found, and why.
   std::string found;
 };

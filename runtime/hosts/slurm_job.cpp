@@ -165,8 +165,13 @@ expected<slurm_nodes> read_slurm_nodes(const environment_reader& variables,
              cut_text(list->text, 200), " names ", names.size()));
   auto tasks_name =
     is_of_step ? "SLURM_STEP_TASKS_PER_NODE" : "SLURM_TASKS_PER_NODE";
-  TROUPE_TRY(auto tasks,
-             counts_of(variables, tasks_name, names.size(), list->name));
+  // In a step, SLURM_TASKS_PER_NODE is that of the step: mpirun's daemons run
+  // in one.
+  std::vector<int> tasks;
+  if (is_of_step || !variables.text_of("SLURM_STEP_NODELIST")) {
+    TROUPE_TRY(tasks,
+               counts_of(variables, tasks_name, names.size(), list->name));
+  }
   for (std::size_t i = 0; i < names.size(); ++i)
     result.hosts.push_back(
       {names[i], tasks.empty() ? std::nullopt : std::optional{tasks[i]}});

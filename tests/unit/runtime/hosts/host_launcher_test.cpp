@@ -129,6 +129,7 @@ TEST_F(host_launcher_test, tells_that_a_launcher_could_not_be_started) {
   EXPECT_EQ(end.how.how, process_exit::kind::lost);
   EXPECT_EQ(to_string(end),
             "cannot start no-such-launcher: No such file or directory");
+  EXPECT_FALSE(end.may_help());
   launcher.launch(2, {}, "ticket");
   EXPECT_EQ(records.end_of(2).how.how, process_exit::kind::lost);
 }

@@ -184,6 +184,12 @@ TEST(launch_environment_test, sees_mpirun_inside_a_slurm_job) {
                                           {"OMPI_COMM_WORLD_SIZE", "8"}}));
   EXPECT_EQ(other.role, launch_role::extra_task);
   EXPECT_THAT(node_names(other), ElementsAre("n1", "n2", "n3", "n4"));
+  // That step has fewer nodes if mpirun runs on the first one.
+  auto in_step = with(task(0, "n2"), {{"OMPI_COMM_WORLD_RANK", "1"},
+                                      {"SLURM_STEP_NODELIST", "n[2-4]"},
+                                      {"SLURM_STEP_NUM_NODES", "3"},
+                                      {"SLURM_TASKS_PER_NODE", "1(x3)"}});
+  EXPECT_EQ(found(in_step).role, launch_role::extra_task);
 }
 
 TEST(launch_environment_test, refuses_variables_of_slurm_that_do_not_agree) {
@@ -275,6 +281,8 @@ TEST(launch_environment_test, does_not_bind_the_pods_of_other_indexed_jobs) {
   EXPECT_EQ(x.role, launch_role::driver);
   EXPECT_EQ(x.engine, launch_engine::none);
   EXPECT_THAT(x.found, HasSubstr("TROUPE_DRIVER is not set"));
+  EXPECT_TRUE(x.is_odd);
+  EXPECT_FALSE(found({}).is_odd);
 }
 
 TEST(launch_environment_test, meets_by_ticket_where_agents_are_jobs) {

@@ -180,17 +180,20 @@ struct worker_group_state {
   // -- hosts that join
   caf::result<host_accepted> welcome(agent_hello& x,
                                      const caf::strong_actor_ptr& agent);
+  void add_guest(std::size_t seat);
   caf::result<void> take_in(const host_checked& x);
   caf::result<void> take_in(const host_tick& x);
   /// Looks once a second which hosts are silent, whom to launch again, and
-  /// whether the attempt that
-  /// waits for hosts may start.
+  /// whether the attempt that waits for hosts may start.
   void watch_hosts();
   void note_launcher(const launcher_ended& x);
   void follow(const host_decisions& decisions);
   void drop_agent(const fence_agent& x);
   void show(const host_suspected& x);
   void lose(const host_lost& x);
+  /// Exceptions of other ranks since the last sign of a lost host may follow
+  /// from its loss: they are no failures of the run either.
+  void excuse_since(const host_lost& x, const std::string& why);
   /// A host is about to leave: its ranks' last checkpoints come before.
   void note_host(const host_notice& x);
   /// Lets all ranks leave after one of their reports, within *grace*.

@@ -51,6 +51,8 @@ worker_group_state::welcome(agent_hello& x,
   if (auto text = clock_warning(x.facts, std::chrono::system_clock::now());
       !text.empty())
     note(text);
+  if (*seat == args.hosts.size())
+    add_guest(*seat);
   auto& host = args.hosts[*seat];
   host.agent = caf::actor_cast<host_agent_actor>(agent);
   host.incarnation = x.facts.incarnation;
@@ -61,6 +63,14 @@ worker_group_state::welcome(agent_hello& x,
           [this](const caf::down_msg& down) { agent_lost(down); });
   return host_accepted{static_cast<std::uint32_t>(*seat), args.plan.run_path,
                        current, args.plan.network_interface};
+}
+
+// It has its first ranks in the next attempt.
+void worker_group_state::add_guest(std::size_t seat) {
+  auto& last = args.hosts.back();
+  args.hosts.push_back(
+    {{}, last.first_rank + last.ranks, 0, args.roster->slots(seat)});
+  stale_at_hosts.push_back(0);
 }
 
 caf::result<void> worker_group_state::take_in(const host_checked& x) {
@@ -109,7 +119,7 @@ void worker_group_state::note_host(const host_notice& x) {
   auto why = concat("host ", args.roster->name(x.node_rank),
                     " is about to leave: ", x.reason);
   note(why);
-  if (args.leaves_as_one) {
+  if (args.leaves_as_one && !args.roster->is_guest(x.node_rank)) {
     if (driver)
       send(self, driver, preempt_run{std::move(why), x.grace_ms});
     return;
@@ -177,9 +187,23 @@ void worker_group_state::lose(const host_lost& x) {
     args.abandon(name);
   if (!attempt) // Else the failure of its ranks says so.
     note(why);
-  lose_ranks_of(args.hosts[x.host], why,
-                x.was_draining || args.plan.world.is_elastic());
+  auto is_excused = x.was_draining || args.plan.world.is_elastic();
+  if (is_excused)
+    excuse_since(x, why);
+  lose_ranks_of(args.hosts[x.host], why, is_excused);
   note_room();
+}
+
+void worker_group_state::excuse_since(const host_lost& x,
+                                      const std::string& why) {
+  if (!attempt || args.hosts[x.host].ranks == 0)
+    return;
+  for (auto& [rank, failure] : attempt->tracker.failures()) {
+    auto& ended = attempt->loops[static_cast<std::size_t>(rank)].ended;
+    if (failure.kind == rank_failure::kind_type::exception && ended
+        && *ended >= x.heard)
+      attempt->excused.emplace(rank, why);
+  }
 }
 
 void worker_group_state::note_room() {

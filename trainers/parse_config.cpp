@@ -140,10 +140,11 @@ config_value read_config_or_exit(const config_shape& shape, config_value values,
 }
 
 void add_launch_fields(config_shape& shape, config_value& values,
-                       const launch_fields& launch, int workers) {
+                       const launch_fields& launch,
+                       const worker_count& workers) {
   auto more = shape_of<launch_fields>();
   more.parts[0].initial =
-    std::to_string(workers) + ", with --gpu one for each GPU";
+    option_text(workers) + ", with --gpu one for each GPU";
   more.parts[2].initial = launch.storage.string();
   more.parts[3].initial = launch.name.value_or("a new one");
   if (launch.hosts.empty())
@@ -154,6 +155,36 @@ void add_launch_fields(config_shape& shape, config_value& values,
     all.push_back(std::move(one));
   std::ranges::move(more.names, std::back_inserter(shape.names));
   std::ranges::move(more.parts, std::back_inserter(shape.parts));
+}
+
+expected<void> assign_launch(scaling_config& out, const launch_fields& launch,
+                             const std::function<expected<int>()>& gpus) {
+  if (launch.workers && launch.workers_per_host)
+    return failure(ec::invalid_config, "--workers and --workers_per_host are "
+                                       "both given: use one of them");
+  if (launch.host_count && launch.workers)
+    return failure(ec::invalid_config,
+                   "--host_count counts hosts with --workers_per_host, but "
+                   "--workers is given: use --workers FEWEST:MOST");
+  if (launch.workers) {
+    out.num_workers = *launch.workers;
+    out.workers_per_host = 0;
+    out.min_hosts = out.max_hosts = 0;
+  } else if (launch.workers_per_host) {
+    out.workers_per_host = *launch.workers_per_host;
+  } else if (launch.gpu) {
+    TROUPE_TRY(out.workers_per_host, gpus());
+    out.num_workers = out.workers_per_host;
+  }
+  if (launch.host_count) {
+    out.min_hosts = launch.host_count->min;
+    out.max_hosts = launch.host_count->max;
+  }
+  out.hosts.clear();
+  if (!launch.hosts.empty())
+    out.hosts = {launch.hosts};
+  out.use_gpu = launch.gpu;
+  return {};
 }
 
 } // namespace troupe::internal

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <concepts>
+#include <functional>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -26,13 +27,17 @@ namespace internal {
 
 /// The options of a run that most programs leave to those who start them.
 struct launch_fields {
-  std::optional<int> workers;
+  std::optional<worker_count> workers;
   bool gpu = false;
   fs::path storage;
   std::optional<std::string> name;
   troupe::if_finished if_finished = troupe::if_finished::refuse;
   std::string hosts;
-  TROUPE_FIELDS(workers, gpu, storage, name, if_finished, hosts)
+  std::optional<int> workers_per_host;
+  std::optional<worker_count> host_count;
+  fs::path agent_ticket;
+  TROUPE_FIELDS(workers, gpu, storage, name, if_finished, hosts,
+                workers_per_host, host_count, agent_ticket)
 };
 
 /// What a command line asks for.
@@ -64,7 +69,13 @@ config_value read_config_or_exit(const config_shape& shape, config_value values,
 /// Adds the fields of *launch* to those of a config; their names must be free.
 /// Without `--workers` there are *workers*.
 void add_launch_fields(config_shape& shape, config_value& values,
-                       const launch_fields& launch, int workers);
+                       const launch_fields& launch,
+                       const worker_count& workers);
+
+/// Puts what *launch* says about ranks and hosts into *out*; *gpus* counts
+/// those of a host. Fails if options contradict each other.
+expected<void> assign_launch(scaling_config& out, const launch_fields& launch,
+                             const std::function<expected<int>()>& gpus);
 
 template <class Config>
 void validate_config(const Config& x, int argc, const char* const* argv) {
@@ -106,9 +117,12 @@ Config parse_config(int argc, char** argv, const parse_options& options = {}) {
   return result;
 }
 
-/// The same, and six fields for *run*, the options of the trainer, whose values
-/// are the defaults: `--workers`, `--gpu` (without `--workers`: one for each
-/// GPU of a host), `--storage`, `--name`, `--if_finished` and `--hosts`.
+/// The same, and nine fields for *run*, the options of the trainer, whose
+/// values are the defaults: `--workers` (3, or 2:8 for an elastic run), `--gpu`
+/// (without
+/// `--workers`: one for each GPU of a host), `--storage`, `--name`,
+/// `--if_finished`, `--hosts`, `--workers_per_host`, `--host_count` (2:4: the
+/// fewest and the most with `--workers_per_host`) and `--agent_ticket`.
 template <internal::has_named_fields Config, class Options>
   requires requires(Options& x) {
     x.scaling.num_workers;
@@ -124,6 +138,7 @@ Config parse_config(int argc, char** argv, Options& run,
                        .name = run.run.name,
                        .if_finished = run.run.if_finished};
   launch.hosts = text_of_hosts(run.scaling);
+  launch.agent_ticket = run.run.agent_ticket;
   auto shape = shape_of<Config>();
   auto values = to_config_value(result);
   add_launch_fields(shape, values, launch, run.scaling.num_workers);
@@ -131,23 +146,14 @@ Config parse_config(int argc, char** argv, Options& run,
   assign_config(result, values);
   assign_config(launch, values);
   validate_config(result, argc, argv);
-  auto counted = !launch.workers && launch.gpu;
-  auto gpus = counted ? count_gpus(run) : expected<int>{0};
-  if (!gpus)
-    exit_for_usage(argc, argv, gpus.error().message);
-  if (counted)
-    run.scaling.num_workers = *gpus;
-  else if (launch.workers)
-    run.scaling.num_workers = *launch.workers;
-  if (counted || launch.workers)
-    run.scaling.workers_per_host = *gpus; // 0: `--workers` says how many.
-  run.scaling.hosts.clear();
-  if (!launch.hosts.empty())
-    run.scaling.hosts = {launch.hosts};
-  run.scaling.use_gpu = launch.gpu;
+  auto fit =
+    assign_launch(run.scaling, launch, [&run] { return count_gpus(run); });
+  if (!fit)
+    exit_for_usage(argc, argv, fit.error().message);
   run.run.storage_path = launch.storage;
   run.run.name = launch.name;
   run.run.if_finished = launch.if_finished;
+  run.run.agent_ticket = launch.agent_ticket;
   return result;
 }
 

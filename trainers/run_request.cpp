@@ -25,6 +25,17 @@ expected<void> refuse_closures(const rank_hooks& x) {
   return {};
 }
 
+/// The most ranks of a run whose own hosts have *planned*: guests may have
+/// more.
+int most_ranks(const run_request& x, const worker_count& planned) {
+  auto& scaling = x.scaling;
+  if (x.run.agent_ticket.empty())
+    return planned.max;
+  if (auto each = scaling.workers_per_host; each > 0)
+    return std::max(planned.max, each * scaling.max_hosts);
+  return planned.is_elastic() ? scaling.num_workers.max : planned.max;
+}
+
 } // namespace
 
 expected<void> find_hosts(run_request& x) {
@@ -61,7 +72,8 @@ expected<void> find_hosts(run_request& x) {
     TROUPE_TRY(auto plan,
                plan_hosts(*found, scaling.num_workers, scaling.workers_per_host,
                           scaling.min_hosts));
-    scaling.num_workers = plan.ranks;
+    auto most = most_ranks(x, plan.ranks);
+    scaling.num_workers = {plan.ranks.min, most};
     if (!plan.hosts.empty())
       x.hosts = std::make_shared<const host_plan>(std::move(plan));
   } else if (scaling.workers_per_host > 0) {
@@ -100,6 +112,14 @@ expected<void> validate(const run_request& x) {
                    "scaling.agents asks for other hosts: run.agent_ticket must "
                    "name a file for the ticket with which their agents reach "
                    "this one");
+  auto has_ranks = [](const host_share& share) { return share.ranks > 0; };
+  if (auto hosts = std::ranges::count_if(shares_of(x), has_ranks);
+      x.scaling.max_hosts > hosts && x.run.agent_ticket.empty())
+    return failure(ec::invalid_config,
+                   concat("scaling.max_hosts is ", x.scaling.max_hosts,
+                          ", but the run has ", hosts,
+                          " hosts: run.agent_ticket must name a file for the "
+                          "ticket with which more may come"));
   if (x.loop.problem)
     return tl::unexpected{x.loop.problem};
   for (auto& callback : x.run.callbacks)

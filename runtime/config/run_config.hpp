@@ -147,8 +147,8 @@ struct run_config {
   std::map<std::string, std::string> worker_env;
   /// No progress line and nothing of rank 0's output on the console.
   bool quiet = false;
-  /// File that gets the ticket of `scaling_config::agents`, for this user
-  /// alone. It holds a key, and goes with the run.
+  /// File, for this user alone, that gets the ticket of agents that the run
+  /// does not launch itself. It holds a key, and goes with the run.
   fs::path agent_ticket;
 };
 

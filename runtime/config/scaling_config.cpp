@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -106,6 +107,27 @@ std::string count_text(const worker_count& x) {
   return x.is_elastic() ? concat(x.min, " to ", x.max) : std::to_string(x.max);
 }
 
+std::string option_text(const worker_count& x) {
+  return x.is_elastic() ? concat(x.min, ':', x.max) : std::to_string(x.max);
+}
+
+std::optional<worker_count> parse_count(std::string_view text) noexcept {
+  auto number = [](std::string_view digits) -> std::optional<int> {
+    auto end = digits.data() + digits.size();
+    int result = 0;
+    auto read = std::from_chars(digits.data(), end, result);
+    if (read.ec != std::errc{} || read.ptr != end || result < 0)
+      return std::nullopt;
+    return result;
+  };
+  auto colon = text.find(':');
+  auto first = number(text.substr(0, colon));
+  auto last = colon == text.npos ? first : number(text.substr(colon + 1));
+  if (!first || !last || (colon != text.npos && (*first < 1 || *first > *last)))
+    return std::nullopt;
+  return worker_count{*first, *last};
+}
+
 std::string text_of_hosts(const scaling_config& x) {
   std::string result;
   for (auto& host : x.hosts)
@@ -144,8 +166,58 @@ expected<void> check_agents(const scaling_config& x) {
   return {};
 }
 
-expected<void> check_elastic(const scaling_config& x, std::size_t hosts) {
+/// The driver's own host may have no ranks.
+std::size_t hosts_with_ranks(const std::vector<host_share>& shares) {
+  return static_cast<std::size_t>(std::ranges::count_if(
+    shares, [](const host_share& x) { return x.ranks > 0; }));
+}
+
+expected<void> check_most_hosts(const scaling_config& x,
+                                const std::vector<host_share>& shares) {
+  if (x.max_hosts == 0)
+    return {};
+  auto refuse = [&x](std::string why) {
+    return failure(ec::invalid_config, concat("scaling.max_hosts is ",
+                                              x.max_hosts, std::move(why)));
+  };
+  if (x.max_hosts < 0 || x.workers_per_host == 0)
+    return refuse(": it must be >= 0, and counts hosts with "
+                  "scaling.workers_per_host");
+  if (x.agents > 0)
+    return refuse(", but scaling.agents says how many hosts may come");
+  if (shares.size() < 2)
+    return refuse(", but the run has one host: give scaling.hosts, or more "
+                  "nodes of Slurm");
+  if (auto hosts = hosts_with_ranks(shares);
+      static_cast<std::size_t>(x.max_hosts) < hosts)
+    return refuse(concat(", but the run has ", hosts, " hosts"));
+  return {};
+}
+
+expected<void> check_host_limits(const scaling_config& x) {
+  using namespace std::chrono_literals;
+  if (x.join_timeout <= 0ms)
+    return failure(ec::invalid_config, "scaling.join_timeout must be > 0");
+  auto refuse = [](const char* name, std::chrono::milliseconds got,
+                   std::string why) {
+    return failure(ec::invalid_config,
+                   concat("scaling.", name, " is ", got.count(),
+                          " ms, but must be ", std::move(why)));
+  };
+  if (x.suspect_after < 2s)
+    return refuse("suspect_after", x.suspect_after,
+                  "at least 2 s: hosts send a sign of life each second");
+  if (x.lost_after <= x.suspect_after)
+    return refuse("lost_after", x.lost_after,
+                  concat("longer than scaling.suspect_after, which is ",
+                         x.suspect_after.count(), " ms"));
+  return {};
+}
+
+expected<void> check_elastic(const scaling_config& x,
+                             const std::vector<host_share>& shares) {
   auto& count = x.num_workers;
+  auto hosts = hosts_with_ranks(shares);
   if (x.min_hosts < 0 || (x.min_hosts > 0 && x.workers_per_host == 0))
     return failure(ec::invalid_config,
                    concat("scaling.min_hosts is ", x.min_hosts,
@@ -156,6 +228,7 @@ expected<void> check_elastic(const scaling_config& x, std::size_t hosts) {
     return failure(ec::invalid_config,
                    concat("scaling.min_hosts is ", x.min_hosts,
                           ", but the run has ", hosts, " hosts"));
+  TROUPE_TRY_VOID(check_most_hosts(x, shares));
   TROUPE_TRY_VOID(validate(count));
   if (!count.is_elastic())
     return {};
@@ -166,7 +239,7 @@ expected<void> check_elastic(const scaling_config& x, std::size_t hosts) {
   };
   if (x.where == placement::in_process)
     return refuse(": ranks that are threads are one fixed number");
-  if (hosts < 2)
+  if (shares.size() < 2)
     return refuse(
       ", but the run has one host: the number of ranks changes with "
       "that of hosts, so give one number, or scaling.hosts");
@@ -193,7 +266,7 @@ expected<void> validate(const scaling_config& x, const host_resources& host,
     return failure(
       ec::invalid_config,
       concat("scaling.num_workers must be >= 0, got ", x.num_workers.max));
-  TROUPE_TRY_VOID(check_elastic(x, shares.size()));
+  TROUPE_TRY_VOID(check_elastic(x, shares));
   TROUPE_TRY_VOID(check_agents(x));
   for (auto& share : shares)
     if (share.ranks > shared_segment::max_ranks)
@@ -201,8 +274,8 @@ expected<void> validate(const scaling_config& x, const host_resources& host,
                      concat("scaling.num_workers is ", x.num_workers.max,
                             ", a host has at most ", shared_segment::max_ranks,
                             " ranks"));
-  if (shares.size() > 1 && x.join_timeout <= std::chrono::milliseconds::zero())
-    return failure(ec::invalid_config, "scaling.join_timeout must be > 0");
+  if (shares.size() > 1)
+    TROUPE_TRY_VOID(check_host_limits(x));
   auto ranks = shares.front().ranks;
   auto& each = x.resources_per_worker;
   TROUPE_TRY_VOID(claim("cpus", each.cpus.value_or(0), ranks, host.cpus));

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "troupe/runtime/error.hpp"
@@ -61,6 +62,9 @@ struct scaling_config {
   int workers_per_host = 0;
   /// Fewest hosts with `workers_per_host`; 0: all.
   int min_hosts = 0;
+  /// Most hosts with `workers_per_host`, if agents are launched; 0: those that
+  /// are given. More may come by themselves, with `run_config::agent_ticket`.
+  int max_hosts = 0;
   resize_policy resize = resize_policy::next_checkpoint;
   bool use_gpu = false;
   resources resources_per_worker;
@@ -76,6 +80,12 @@ struct scaling_config {
   /// How long an attempt waits for the agents of all hosts. An elastic run then
   /// starts with those that are there, if they have room for enough ranks.
   std::chrono::milliseconds join_timeout = std::chrono::minutes{2};
+  /// How long a host may be silent before the console names it. Agents send a
+  /// sign of life each second.
+  std::chrono::milliseconds suspect_after = std::chrono::seconds{3};
+  /// How long it may be silent before it is lost, and its ranks with it. A
+  /// connection on which nothing arrives ends after 10 s anyway.
+  std::chrono::milliseconds lost_after = std::chrono::seconds{10};
   /// On which network of its hosts ranks talk to each other: the name of an
   /// interface ("eth1"), or a network that has one address of each host
   /// ("10.1.0.0/16"). Empty: the one by which agents reach the driver.
@@ -100,6 +110,12 @@ int visible_gpus(const std::optional<std::string>& variable, int cards);
 
 /// "2 to 8", or "2".
 std::string count_text(const worker_count& x);
+
+/// "2:8", or "2", as `--workers` takes it.
+std::string option_text(const worker_count& x);
+
+/// The number or range of *text*, see `option_text`. Nothing if it is neither.
+std::optional<worker_count> parse_count(std::string_view text) noexcept;
 
 /// The hosts of *x* as `--hosts` takes them: "a,n[1-4]".
 std::string text_of_hosts(const scaling_config& x);

@@ -5,11 +5,13 @@
 #include <sys/sysinfo.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <random>
 #include <utility>
 
+#include "troupe/runtime/hosts/host_list.hpp"
 #include "troupe/runtime/process/cpu_plan.hpp"
 #include "troupe/runtime/process/function_address.hpp"
 #include "troupe/runtime/process/processes.hpp"
@@ -101,8 +103,12 @@ host_roster::host_roster(std::vector<host_states::host> hosts, agent_facts own,
   : own_(std::move(own)), limits_(limits), launches_(launches),
     addresses_(std::move(addresses)),
     states_(with_slots(hosts, slots), limits, addresses_, std::move(random)) {
-  for (auto& host : hosts)
-    seats_.emplace_back().name = host.name;
+  for (std::size_t i = 0; i < hosts.size(); ++i) {
+    auto& seat = seats_.emplace_back();
+    seat.name = hosts[i].name;
+    seat.is_launched = hosts[i].is_launched;
+    seat.slots = i < slots.size() ? slots[i] : 1;
+  }
   sit_down(0, own_, time_point{});
   seats_[0].is_ready = true;
   (void) states_.on_hello(0, own_.incarnation, time_point{});
@@ -126,11 +132,12 @@ void host_roster::sit_down(std::size_t seat, const agent_facts& x,
                            time_point now) {
   auto& mine = seats_[seat];
   // A host that is launched has the name that it was given with.
-  if ((!launches_ || seat == 0) && !x.host.empty())
+  if (!mine.is_launched && !x.host.empty())
     mine.name = x.host;
   mine.is_named = true;
   mine.incarnation = x.incarnation;
   mine.is_ready = false;
+  mine.is_guest = launches_ && seat > 0 && x.launch == 0;
   mine.admitted = now;
   states_.rename(seat, mine.name);
 }
@@ -149,6 +156,48 @@ std::optional<std::size_t> host_roster::free_seat(const agent_facts& x) const {
     (seat.is_named ? left : unused) = i;
   }
   return unused ? unused : left;
+}
+
+bool host_roster::has_room() const {
+  auto slots = 0;
+  for (auto& seat : seats_)
+    if (seat.incarnation)
+      slots += seat.slots;
+  return slots < limits_.max_ranks;
+}
+
+expected<std::size_t> host_roster::seat_for_guest(const agent_facts& x) const {
+  if (limits_.max_ranks == 0)
+    return failure(ec::invalid_config,
+                   "the driver launches the agents of its hosts itself, and "
+                   "takes no others: the number of its ranks is fixed");
+  auto result = seats_.size();
+  for (std::size_t i = seats_.size(); i-- > 1;) {
+    auto& seat = seats_[i];
+    if (seat.incarnation == x.incarnation)
+      return i;
+    if (seat.incarnation)
+      continue;
+    if (may_be_same_host(seat.name, x.host)) {
+      result = i;
+      break;
+    }
+    if (!seat.is_launched)
+      result = i;
+  }
+  if (!has_room())
+    return tl::unexpected{all_taken()};
+  return result;
+}
+
+// It has as many slots as the largest of the others: hosts of one run are
+// alike.
+void host_roster::add_guest() {
+  auto& added = seats_.emplace_back();
+  added.name = concat("host ", seats_.size() - 1);
+  for (auto& seat : seats_)
+    added.slots = std::max(added.slots, seat.slots);
+  states_.add_guest(added.name, added.slots);
 }
 
 error host_roster::all_taken() const {
@@ -184,8 +233,7 @@ expected<std::size_t> host_roster::seat_for(const agent_facts& x) const {
     return tl::unexpected{all_taken()};
   }
   if (x.launch == 0)
-    return failure(ec::invalid_config,
-                   "the driver launches the agents of its hosts itself");
+    return seat_for_guest(x);
   auto seat = host_of(x.launch);
   if (!seat)
     return failure(ec::stopped, "another launch has taken its place");
@@ -199,12 +247,15 @@ expected<std::size_t> host_roster::admit(const agent_facts& x, time_point now,
                                          host_decisions& decisions) {
   auto seat = seat_for(x);
   auto problem = unfitness(x, own_);
-  if (problem && seat)
+  // Another agent may be launched on the host of an unfit guest.
+  if (problem && seat && (!launches_ || x.launch != 0))
     decisions = noted(states_.on_refused(
       *seat, concat("the agent of ", x.host, " was refused: ", problem.message),
       now));
   if (problem)
     return tl::unexpected{std::move(problem)};
+  if (seat && *seat == seats_.size())
+    add_guest();
   if (seat)
     sit_down(*seat, x, now);
   return seat;
@@ -234,10 +285,14 @@ std::optional<host_decisions> host_roster::checked(std::size_t seat,
     return std::nullopt;
   if (!problem) {
     seats_[seat].is_ready = true;
-    return noted(states_.on_hello(seat, incarnation, now));
+    return noted(seats_[seat].is_guest
+                   ? states_.on_guest(seat, incarnation, now)
+                   : states_.on_hello(seat, incarnation, now));
   }
-  seats_[seat].incarnation.reset();
-  if (problem.code == ec::conflict)
+  auto& mine = seats_[seat];
+  mine.incarnation.reset();
+  // What is wrong with a guest need not be wrong with an agent of our own.
+  if (problem.code == ec::conflict || (mine.is_guest && mine.is_launched))
     return host_decisions{};
   return noted(states_.on_refused(seat, problem.message, now));
 }

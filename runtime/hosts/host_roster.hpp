@@ -26,6 +26,11 @@ std::string clock_warning(const agent_facts& x,
 /// can work there. One that is gone leaves its seat to another: if agents come
 /// by themselves, first of all to one of the same host name, otherwise to the
 /// next one that is launched there.
+///
+/// Where agents are launched, an elastic run takes guests, too: agents that
+/// someone else has started, while the hosts that are here have too few slots
+/// for its most ranks. A guest on a host of the run has that host's seat,
+/// others get seats of their own.
 class host_roster {
 public:
   using time_point = host_states::time_point;
@@ -117,6 +122,15 @@ public:
 
   bool is_ready(std::size_t seat) const { return seats_[seat].is_ready; }
 
+  /// Whether its agent is one that someone else has started.
+  bool is_guest(std::size_t seat) const { return seats_[seat].is_guest; }
+
+  /// The number of hosts; it grows with guests.
+  std::size_t size() const noexcept { return seats_.size(); }
+
+  /// Most ranks of a host in an elastic run.
+  int slots(std::size_t seat) const { return seats_[seat].slots; }
+
 private:
   struct seat_record {
     std::string name;
@@ -125,6 +139,9 @@ private:
     bool is_ready = false;
     time_point admitted{}; ///< It checks its host since then.
     std::uint64_t launch = 0;
+    int slots = 1;
+    bool is_launched = false; ///< By this driver.
+    bool is_guest = false;    ///< Its agent is none that this driver launched.
   };
 
   host_roster(std::vector<host_states::host> hosts, agent_facts own,
@@ -137,6 +154,10 @@ private:
   host_decisions left(host_decisions x);
   expected<std::size_t> seat_for(const agent_facts& x) const;
   std::optional<std::size_t> free_seat(const agent_facts& x) const;
+  /// That of a guest: `size()` if it needs a new one.
+  expected<std::size_t> seat_for_guest(const agent_facts& x) const;
+  bool has_room() const;
+  void add_guest();
   void sit_down(std::size_t seat, const agent_facts& x, time_point now);
   void end_long_checks(time_point now, host_decisions& out);
   error all_taken() const;

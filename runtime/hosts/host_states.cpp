@@ -120,7 +120,7 @@ host_decisions host_states::on_hello(std::size_t host,
       auto state = x.state == host_state::suspect ? x.before : x.state;
       fence(host, out);
       out.push_back(host_lost{host, "another agent has taken its place",
-                              state == host_state::serving});
+                              state == host_state::serving, false, now});
     }
     x.incarnation = incarnation;
     x.state = host_state::ready;
@@ -129,6 +129,23 @@ host_decisions host_states::on_hello(std::size_t host,
   }
   decide(now, out);
   return out;
+}
+
+host_decisions host_states::on_guest(std::size_t host,
+                                     std::uint64_t incarnation,
+                                     time_point now) {
+  host_decisions out;
+  drop_launcher(host, out);
+  for (auto& decision : on_hello(host, incarnation, now))
+    out.push_back(std::move(decision));
+  return out;
+}
+
+void host_states::add_guest(std::string name, int slots) {
+  auto& added = hosts_.emplace_back();
+  added.name = std::move(name);
+  added.is_launched = false;
+  added.slots = slots;
 }
 
 host_decisions host_states::on_refused(std::size_t host, std::string cause,
@@ -299,7 +316,7 @@ void host_states::lose(std::size_t host, std::string cause, time_point now,
   drop_launcher(host, out);
   x.words = std::move(cause);
   out.push_back(host_lost{host, x.words, state == host_state::serving,
-                          state == host_state::draining});
+                          state == host_state::draining, x.heard});
   x.state = state == host_state::draining ? host_state::left : host_state::lost;
   plan_launch(host, true, now, out);
 }
@@ -358,7 +375,7 @@ void host_states::check_host(std::size_t host, time_point now,
              : concat("its connection broke ", silence.count(),
                       " ms ago and did not come back"),
            now, out);
-    } else if (silence >= limits_.missed_ticks * limits_.tick
+    } else if (silence >= limits_.suspect_after
                && x.state != host_state::suspect) {
       suspect(x);
       out.push_back(host_suspected{host, silence});

@@ -44,8 +44,10 @@ struct host_limits {
   /// cut that heals sooner costs nothing.
   duration host_timeout{10'000};
 
-  duration tick{1000};  ///< From one sign of a host to the next.
-  int missed_ticks = 3; ///< A host that misses as many is suspect.
+  duration tick{1000}; ///< From one sign of a host to the next.
+
+  /// A host that is silent for this long is suspect.
+  duration suspect_after{3000};
 
   /// Launches of a host after the first one; -1: no limit.
   int max_relaunches = 10;
@@ -53,6 +55,10 @@ struct host_limits {
   /// Fewest ranks for which the hosts of an attempt need slots; 0: all hosts
   /// are needed.
   int min_ranks = 0;
+
+  /// Hosts that were not planned may come while those that are here have room
+  /// for fewer ranks; 0: none may.
+  int max_ranks = 0;
 };
 
 /// Launch an agent on *host*. Its launcher is called *launch* in events.
@@ -91,6 +97,7 @@ struct host_lost {
   std::string cause;
   bool was_serving = false;
   bool was_draining = false; ///< It had said that it would go.
+  std::chrono::steady_clock::time_point heard{}; ///< The last sign of it.
 };
 
 /// No agent is launched on *host* any more.
@@ -173,6 +180,14 @@ public:
   /// An agent has connected, for the first time or again.
   host_decisions on_hello(std::size_t host, std::uint64_t incarnation,
                           time_point now);
+
+  /// The same of an agent that someone else has started: a launch of this
+  /// driver on that host ends.
+  host_decisions on_guest(std::size_t host, std::uint64_t incarnation,
+                          time_point now);
+
+  /// One more host, which nobody planned; its agent has come by itself.
+  void add_guest(std::string name, int slots);
 
   /// The hello of an agent cannot be accepted, and another launch would not
   /// help: it is of another build, or cannot write to the storage. A host that

@@ -636,6 +636,28 @@ TEST_F(elastic_group_test, a_rank_that_fails_by_itself_is_a_failure) {
   EXPECT_EQ(record->failed[0].left_for, "");
 }
 
+TEST_F(elastic_group_test, an_exception_since_a_host_is_silent_is_its_loss) {
+  start_two();
+  pass_alive(1, 1);
+  pass_seconds(5);
+  ranks.end_loop(0, {ec::rank_failed, "the other side closed its connection"});
+  ranks.exit(0);
+  pass_seconds(6);
+  ASSERT_EQ(record->failed.size(), 1u);
+  EXPECT_EQ(failure_of(0).kind, kind::exception);
+  EXPECT_THAT(record->failed[0].left_for, HasSubstr("host h1 is lost"));
+}
+
+TEST_F(elastic_group_test, an_exception_before_the_last_sign_of_a_host_counts) {
+  start_two();
+  ranks.end_loop(0, {ec::rank_failed, "diverged"});
+  ranks.exit(0);
+  pass_alive(2, 1);
+  pass_seconds(12);
+  ASSERT_EQ(record->failed.size(), 1u);
+  EXPECT_EQ(record->failed[0].left_for, "");
+}
+
 TEST_F(elastic_group_test, too_few_hosts_wait_and_end_the_run) {
   start_two();
   caf::anon_send_exit(second.agent, caf::exit_reason::remote_link_unreachable);
@@ -688,6 +710,78 @@ TEST_F(elastic_group_test, does_not_grow_if_that_is_never_wished) {
   answer_batch();
   ASSERT_TRUE(answer->value);
   EXPECT_FALSE(answer->value->stop);
+}
+
+/// An elastic run whose own hosts, the driver's and a launched one, have room
+/// for two of its three ranks.
+class guest_group_test : public elastic_group_test {
+protected:
+  guest_group_test() {
+    caf::anon_send_exit(ranks.group, caf::exit_reason::user_shutdown);
+    system.settle();
+    ranks.agent = system.spawn(host_agent, host_agent_args{ranks.launcher});
+    agent_facts own;
+    own.incarnation = 100;
+    own.host = "h0";
+    worker_group_args args;
+    args.hosts = {{ranks.agent, 0, 1}, {{}, 1, 1}};
+    args.plan = plan;
+    args.plan.world = {2, 3};
+    args.plan.resize = resize_policy::next_checkpoint;
+    args.leaves_as_one = true;
+    args.roster = std::make_shared<host_roster>(
+      std::vector<std::string>{"h1"}, own,
+      host_limits{.join = ms{1500}, .min_ranks = 2, .max_ranks = 3},
+      "10.0.0.1 port 7", [] { return 0.0; }, std::vector<int>{1, 1});
+    args.launches.begin = [this](std::size_t, std::uint64_t launch) {
+      launched = launch;
+    };
+    args.launches.arrived = args.launches.end = [](std::uint64_t) {};
+    record_hosts(args);
+    ranks.group = system.spawn(worker_group, std::move(args));
+    begin(3);
+    join(1, {}, launched);
+    play(second);
+    ranks.rise(0);
+    second.rise(1);
+  }
+
+  void play(played_ranks& theirs) {
+    theirs.attempt = ranks.attempt;
+    theirs.agent = other;
+    theirs.launcher = elsewhere;
+  }
+
+  std::uint64_t launched = 0;
+};
+
+TEST_F(guest_group_test, a_host_that_nobody_planned_has_ranks_after_a_report) {
+  EXPECT_EQ(join(2).node_rank, 2u);
+  play(third);
+  EXPECT_TRUE(third.launcher->launched.empty());
+  checkpoint_part part;
+  part.name = "c0";
+  auto answer = ranks.report(0, 0, {}, part);
+  second.report(1, 0);
+  answer_batch();
+  ASSERT_TRUE(answer->value->stop);
+  EXPECT_EQ(answer->value->stop->reason, "the run grows from 2 to 3 ranks");
+  ranks.finish(0);
+  second.finish(1);
+  ASSERT_EQ(record->ended.size(), 1u);
+  begin(4, 1);
+  ASSERT_EQ(third.launcher->prepared.size(), 1u);
+  EXPECT_EQ(third.launcher->prepared[0].rank, 2);
+  EXPECT_EQ(third.launcher->prepared[0].node_rank, 2);
+  EXPECT_EQ(third.launcher->prepared[0].world_size, 3);
+}
+
+TEST_F(guest_group_test, a_guest_that_is_about_to_leave_does_so_alone) {
+  join(2);
+  send_anonymous(ranks.group, host_notice{2, 2, "SIGTERM", 5000});
+  system.settle();
+  EXPECT_TRUE(record->preempts.empty());
+  EXPECT_EQ(cut_off, std::vector<host_agent_actor>{other});
 }
 
 TEST_F(elastic_group_test, the_first_host_is_called_by_the_last_with_ranks) {

@@ -22,6 +22,7 @@ struct driver_record {
   std::vector<epoch_advanced> progress;
   std::vector<commit_batch> batches;
   std::vector<log_event> logged;
+  std::vector<preempt_run> preempts;
   std::deque<promise> uncommitted; ///< One per waiting batch.
 
   error refusal; ///< Why the next batch is refused; `ec::none`: it is not.
@@ -47,7 +48,7 @@ recorded_driver(driver_actor::pointer self,
         promise.deliver(report_committed{x.batch.index, folder, std::nullopt});
     },
     [](stop_run) {},
-    [](const preempt_run&) {},
+    [record](const preempt_run& x) { record->preempts.push_back(x); },
     [](const complete_run&) {},
     [](const resize_callback_queue&) {},
     [](get_status) { return run_status{}; },

@@ -56,7 +56,8 @@ void check_names(const std::vector<config_option>& all) {
         "parse_config: two fields are called '" + one.name
         + "' (--help and --config are its own, case does not count, and those "
           "that are given to a run are workers, gpu, storage, name, "
-          "if_finished and hosts)"};
+          "if_finished, hosts, workers_per_host, host_count and "
+          "agent_ticket)"};
 }
 
 std::vector<std::string_view> names_of(const std::vector<config_option>& all) {
@@ -107,6 +108,8 @@ std::string type_text(const config_shape& x) {
       return "JSON object";
     case config_kind::optional:
       return type_text(x.parts[0]) + ", or nothing";
+    case config_kind::count:
+      return "integer or FEWEST:MOST";
   }
   return {};
 }

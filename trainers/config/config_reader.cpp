@@ -5,6 +5,7 @@
 #include <cmath>
 #include <set>
 
+#include "troupe/runtime/config/scaling_config.hpp"
 #include "troupe/runtime/environment.hpp"
 #include "troupe/runtime/near_names.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
@@ -85,6 +86,15 @@ expected<config_value> choice_value(const std::string& where,
   if (std::ranges::find(x.names, given) == x.names.end())
     return misfit(where, x, given);
   return config_value{std::string{given}};
+}
+
+expected<config_value> count_value(const std::string& where,
+                                   const config_shape& x,
+                                   const std::string& given) {
+  auto count = parse_count(given);
+  if (!count)
+    return misfit(where, x, given);
+  return config_value{option_text(*count)};
 }
 
 expected<config_value> path_value(const std::string& where,
@@ -212,6 +222,12 @@ expected<config_value> from_json(const config_shape& x, const place& at,
       if (given.is_null())
         return config_value{};
       return from_json(x.parts[0], at, given, nullptr);
+    case config_kind::count:
+      if (given.is_string() || given.is_number_integer())
+        return count_value(at.text(), x,
+                           given.is_string() ? given.get<std::string>()
+                                             : given.dump());
+      break;
   }
   return misfit(at.text(), x, given.dump());
 }
@@ -327,6 +343,8 @@ expected<config_value> value_from_text(const config_shape& x,
       if (given.empty())
         return config_value{};
       return value_from_text(x.parts[0], where, given);
+    case config_kind::count:
+      return count_value(where, x, given);
   }
   return misfit(where, x, given);
 }

@@ -35,6 +35,7 @@ enum class config_kind {
   table,    ///< Values of one type by name.
   group,    ///< A struct with fields of its own.
   optional, ///< A value or nothing.
+  count,    ///< A `worker_count`, as text.
 };
 
 struct config_shape {

@@ -22,6 +22,7 @@
 #include <cereal/types/string.hpp>
 #include <cereal/types/vector.hpp>
 
+#include "troupe/runtime/config/scaling_config.hpp"
 #include "troupe/runtime/each_field.hpp"
 #include "troupe/runtime/fs.hpp"
 #include "troupe/trainers/config/config_value.hpp"
@@ -234,6 +235,8 @@ config_shape shape_of() {
         result.names.emplace_back(name);
         result.parts.push_back(shape_of<Field>());
       });
+  } else if constexpr (std::same_as<T, worker_count>) {
+    result.kind = config_kind::count;
   } else if constexpr (std::same_as<T, bool>) {
     result.kind = config_kind::flag;
   } else if constexpr (std::integral<T>) {
@@ -276,6 +279,8 @@ config_value to_config_value(const T& x) {
         all.push_back(to_config_value(value));
       return {std::move(all)};
     }
+  } else if constexpr (std::same_as<T, worker_count>) {
+    return {option_text(x)};
   } else if constexpr (std::same_as<T, bool>) {
     return {x};
   } else if constexpr (std::unsigned_integral<T>) {
@@ -334,6 +339,8 @@ void assign_config(T& x, const config_value& from) {
         x.push_back(std::move(one));
       }
     }
+  } else if constexpr (std::same_as<T, worker_count>) {
+    x = parse_count(std::get<std::string>(from.value)).value_or(x);
   } else if constexpr (std::same_as<T, bool>) {
     x = std::get<bool>(from.value);
   } else if constexpr (std::integral<T>) {

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/support/temporary_folder.hpp"
+#include "troupe/runtime/text.hpp"
 
 namespace troupe::internal::parse_config_cases {
 
@@ -278,6 +279,44 @@ TEST_F(parse_config_test, gives_a_run_its_options) {
   EXPECT_FALSE(run.scaling.use_gpu);
   EXPECT_EQ(run.run.name, "x");
   EXPECT_EQ(run.run.storage_path, "runs");
+}
+
+std::string scaled(std::initializer_list<const char*> options,
+                   scaling_config x = {}) {
+  auto shape = shape_of<launch_fields>();
+  words arguments{options};
+  arguments.insert(arguments.begin(), "program");
+  auto read = read_config(shape, to_config_value(launch_fields{}),
+                          static_cast<int>(arguments.size()), arguments.data(),
+                          nullptr, {});
+  if (!read)
+    return read.error().message;
+  launch_fields launch;
+  assign_config(launch, read->values);
+  auto fit = assign_launch(x, launch, [] { return expected<int>{4}; });
+  if (!fit)
+    return fit.error().message;
+  return concat(option_text(x.num_workers), ' ', x.workers_per_host, ' ',
+                x.min_hosts, ' ', x.max_hosts);
+}
+
+TEST_F(parse_config_test, a_run_may_have_ranges_of_ranks_and_hosts) {
+  EXPECT_EQ(scaled({"--workers", "2:8"}), "2:8 0 0 0");
+  EXPECT_EQ(scaled({"--workers_per_host=2", "--host_count=2:4"}), "1 2 2 4");
+  EXPECT_EQ(scaled({"--gpu"}), "4 4 0 0");
+  EXPECT_EQ(scaled({"--workers=3"}, {.workers_per_host = 2, .min_hosts = 1}),
+            "3 0 0 0");
+  EXPECT_EQ(scaled({}, {.workers_per_host = 2, .min_hosts = 1}), "1 2 1 0");
+}
+
+TEST_F(parse_config_test, mistakes_in_ranges_are_one_sentence) {
+  EXPECT_EQ(scaled({"--workers", "8:2"}),
+            "--workers: expected integer or FEWEST:MOST, got '8:2'");
+  EXPECT_EQ(scaled({"--workers=2", "--workers_per_host=2"}),
+            "--workers and --workers_per_host are both given: use one of them");
+  EXPECT_EQ(scaled({"--workers=2", "--host_count=2"}),
+            "--host_count counts hosts with --workers_per_host, but --workers "
+            "is given: use --workers FEWEST:MOST");
 }
 
 TEST(parse_config_death_test, a_wrong_option_ends_the_program_with_2) {

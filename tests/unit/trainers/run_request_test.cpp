@@ -52,6 +52,32 @@ TEST(request_for_hosts_test, names_a_file_for_their_ticket) {
   EXPECT_TRUE(validate(request));
 }
 
+TEST(request_for_hosts_test, further_hosts_need_a_file_for_their_ticket) {
+  run_request request;
+  request.scaling.workers_per_host = 2;
+  request.scaling.max_hosts = 3;
+  request.scaling.hosts = {"host-a", "host-b"};
+  ASSERT_TRUE(find_hosts(request));
+  EXPECT_EQ(count_text(request.scaling.num_workers), "4");
+  auto ok = validate(request);
+  ASSERT_FALSE(ok);
+  EXPECT_THAT(ok.error().message, HasSubstr("agent_ticket must name a file"));
+  request.hosts.reset();
+  request.run.agent_ticket = "ticket";
+  ASSERT_TRUE(find_hosts(request));
+  EXPECT_EQ(count_text(request.scaling.num_workers), "4 to 6");
+}
+
+TEST(request_for_hosts_test,
+     guests_may_bring_the_ranks_that_slots_do_not_allow) {
+  run_request request;
+  request.scaling.num_workers = {2, 8};
+  request.scaling.hosts = {"host-a", "host-b"};
+  request.run.agent_ticket = "ticket";
+  ASSERT_TRUE(find_hosts(request));
+  EXPECT_EQ(count_text(request.scaling.num_workers), "2 to 8");
+}
+
 INSTANTIATE_TEST_SUITE_P(
   what_lies_in_this_process, run_request_test,
   testing::Values(

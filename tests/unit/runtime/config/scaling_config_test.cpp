@@ -63,6 +63,57 @@ TEST(scaling_config_test, a_number_of_ranks_may_be_a_range) {
   EXPECT_EQ(count_text(worker_count{3}), "3");
 }
 
+TEST(scaling_config_test, reads_numbers_and_ranges_as_options_have_them) {
+  auto text = [](std::string_view given) {
+    auto x = parse_count(given);
+    return x ? option_text(*x) : "neither";
+  };
+  EXPECT_EQ(text("0"), "0");
+  EXPECT_EQ(text("3"), "3");
+  EXPECT_EQ(text("2:8"), "2:8");
+  EXPECT_EQ(text("2:2"), "2");
+  for (auto bad : {"", ":", "2:", ":8", "8:2", "0:2", "-1", "2:-8", "2:3:4",
+                   "2-8", " 2", "99999999999"})
+    EXPECT_EQ(text(bad), "neither") << bad;
+}
+
+TEST(scaling_config_test, refuses_limits_of_hosts_that_cannot_hold) {
+  using namespace std::chrono_literals;
+  using testing::HasSubstr;
+  auto refusal = [](std::chrono::milliseconds suspect,
+                    std::chrono::milliseconds lost) {
+    scaling_config x{.num_workers = 2, .agents = 1};
+    x.suspect_after = suspect;
+    x.lost_after = lost;
+    auto ok = validate(x, {4, 0});
+    return ok ? std::string{} : ok.error().message;
+  };
+  EXPECT_EQ(refusal(2s, 2001ms), "");
+  EXPECT_EQ(refusal(1999ms, 10s),
+            "scaling.suspect_after is 1999 ms, but must be at least 2 s: hosts "
+            "send a sign of life each second");
+  EXPECT_EQ(refusal(3s, 3s),
+            "scaling.lost_after is 3000 ms, but must be longer than "
+            "scaling.suspect_after, which is 3000 ms");
+}
+
+TEST(scaling_config_test, refuses_a_number_of_hosts_that_no_run_can_have) {
+  using testing::HasSubstr;
+  auto refusal = [](const scaling_config& x, std::size_t hosts) {
+    auto ok = validate(x, {4, 0}, std::vector<host_share>(hosts, {0, 2}));
+    return ok ? std::string{} : ok.error().message;
+  };
+  scaling_config x{.num_workers = {4, 8}};
+  x.max_hosts = 4;
+  EXPECT_THAT(refusal(x, 2), HasSubstr("with scaling.workers_per_host"));
+  x.workers_per_host = 2;
+  EXPECT_EQ(refusal(x, 2), "");
+  EXPECT_THAT(refusal(x, 5), HasSubstr("but the run has 5 hosts"));
+  EXPECT_THAT(refusal(x, 1), HasSubstr("but the run has one host"));
+  x.agents = 1;
+  EXPECT_THAT(refusal(x, 2), HasSubstr("scaling.agents says"));
+}
+
 TEST(scaling_config_test, refuses_ranges_that_no_run_can_have) {
   host_resources host{4, 0};
   auto refusal = [&host](const scaling_config& bad) {

@@ -282,7 +282,11 @@ TEST_F(launched_roster_test, an_agent_has_the_host_that_it_was_launched_on) {
 }
 
 TEST_F(launched_roster_test, takes_no_agents_that_it_did_not_launch) {
-  EXPECT_EQ(admit(facts(7, "h1")).error().code, ec::invalid_config);
+  auto refused = admit(facts(7, "h1"));
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ec::invalid_config);
+  EXPECT_THAT(refused.error().message,
+              HasSubstr("number of its ranks is fixed"));
   EXPECT_EQ(admit(launched(99, 7)).error().code, ec::stopped);
 }
 
@@ -315,6 +319,85 @@ TEST_F(launched_roster_test, gives_up_a_host_that_can_never_work) {
   ASSERT_EQ(count<too_few_hosts>(), 1);
   EXPECT_THAT(std::get<too_few_hosts>(last.back()).reason.message,
               HasSubstr("h1: the agent of its-own-name was refused"));
+}
+
+/// The same for 2 to 6 ranks, two on each host.
+class guest_roster_test : public launched_roster_test {
+protected:
+  guest_roster_test() {
+    roster = host_roster{{"h1", "h2"},
+                         facts(100, "h0"),
+                         host_limits{.join = std::chrono::milliseconds{500},
+                                     .min_ranks = 2,
+                                     .max_ranks = 6},
+                         "10.0.0.1 port 7",
+                         [] { return 0.0; },
+                         {2, 2, 2}};
+    launches.clear();
+    for (auto& x : roster.gather(now))
+      if (auto* launch = std::get_if<launch_agent>(&x))
+        launches.push_back(launch->launch);
+  }
+
+  void join_launched(std::size_t host) {
+    ASSERT_TRUE(admit(launched(launches[host - 1], host)));
+    EXPECT_TRUE(roster.checked(host, host, {}, now));
+  }
+};
+
+TEST_F(guest_roster_test, a_guest_may_come_while_there_is_room_for_more_ranks) {
+  join_launched(1);
+  join_launched(2);
+  auto refused = admit(facts(7, "h9"));
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ec::conflict) << "it may ask again";
+  roster.gone(2, 2, "lost", now);
+  EXPECT_EQ(join(7, "h9"), 3u);
+  EXPECT_EQ(roster.size(), 4u);
+  EXPECT_EQ(roster.name(3), "h9");
+  EXPECT_EQ(roster.slots(3), 2);
+  EXPECT_TRUE(roster.is_guest(3));
+  EXPECT_THAT(roster.usable(), testing::ElementsAre(0u, 1u, 3u));
+  EXPECT_EQ(admit(facts(8, "h8")).error().code, ec::conflict);
+}
+
+TEST_F(guest_roster_test, a_guest_on_a_host_of_the_run_ends_its_launch) {
+  EXPECT_EQ(join(7, "h2"), 2u);
+  EXPECT_EQ(roster.size(), 3u);
+  ASSERT_EQ(count<end_launcher>(), 1);
+  EXPECT_EQ(admit(launched(launches[1], 8)).error().code, ec::conflict);
+  last = roster.gone(2, 7, "lost", now);
+  now += std::chrono::seconds{1};
+  last = roster.check(now);
+  EXPECT_EQ(count<launch_agent>(), 1) << "it is a host of the run as before";
+}
+
+TEST_F(guest_roster_test, a_guest_of_another_build_is_refused_alone) {
+  auto refused = admit(facts(7, "h2", "bb"));
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ec::invalid_config);
+  EXPECT_THAT(last, IsEmpty());
+  join_launched(2);
+  EXPECT_TRUE(roster.is_ready(2));
+}
+
+TEST_F(guest_roster_test, a_guest_with_a_problem_leaves_the_launch_alone) {
+  auto seat = admit(facts(7, "h2"));
+  ASSERT_TRUE(seat);
+  auto decisions = roster.checked(*seat, 7, {ec::storage, "read-only"}, now);
+  ASSERT_TRUE(decisions);
+  EXPECT_THAT(*decisions, IsEmpty());
+  join_launched(2);
+  EXPECT_TRUE(roster.is_ready(2));
+}
+
+TEST_F(guest_roster_test, a_guest_that_is_gone_leaves_its_seat_to_the_next) {
+  join_launched(1);
+  EXPECT_EQ(join(7, "h9"), 3u);
+  roster.gone(3, 7, "lost", now);
+  EXPECT_EQ(join(8, "h8"), 3u);
+  EXPECT_EQ(roster.name(3), "h8");
+  EXPECT_EQ(roster.size(), 4u);
 }
 
 } // namespace

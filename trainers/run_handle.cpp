@@ -109,6 +109,7 @@ void run_handle::await_end(const std::function<bool()>& hurried) noexcept {
   std::lock_guard guard{parts_->waiting};
   try {
     parts_->launcher->drain();
+    parts_->rank_zero.reset();
     for (auto& text : parts_->trackers->finish(hurried))
       parts_->unsent.push_back(std::move(text));
     if (auto cursor = std::exchange(parts_->cursor, nullptr))

@@ -216,7 +216,7 @@ expected<void> run_starter::check_trackers() const {
 }
 
 expected<void> run_starter::check_ticket() const {
-  if (request_.scaling.agents == 0 || request_.run.agent_ticket.empty())
+  if (request_.run.agent_ticket.empty() || shares_of(request_).size() < 2)
     return {};
   TROUPE_TRY(auto path, absolute_path(request_.run.agent_ticket));
   TROUPE_TRY(auto folder, look_up(path.parent_path()));
@@ -250,6 +250,12 @@ expected<void> run_starter::plan() {
                host_door::open(plan_.run_id, request_.tickets, note()));
     TROUPE_TRY(plan_.papers, make_link_papers(plan_.run_id));
     TROUPE_TRY(own_address_, find_address());
+    if (around_.console && shares_of(request_).front().ranks == 0) {
+      TROUPE_TRY(auto follower,
+                 log_follower::start(plan_.run_path + "/logs/rank_0.log",
+                                     around_.console));
+      run_->rank_zero.emplace(std::move(follower));
+    }
   }
   if (request_.hosts) {
     TROUPE_TRY(run_->launches, agent_launcher::start(*request_.hosts));
@@ -339,9 +345,13 @@ std::unique_ptr<run_parts> run_starter::spawn() {
 std::shared_ptr<host_roster> run_starter::make_roster() const {
   host_limits limits;
   limits.join = request_.scaling.join_timeout;
+  limits.suspect_after = request_.scaling.suspect_after;
+  limits.host_timeout = request_.scaling.lost_after;
   auto slots = slots_of(request_);
-  if (request_.scaling.num_workers.is_elastic())
+  if (request_.scaling.num_workers.is_elastic()) {
     limits.min_ranks = request_.scaling.num_workers.min;
+    limits.max_ranks = request_.scaling.num_workers.max;
+  }
   auto& address = run_->door->address();
   if (!request_.hosts)
     return std::make_shared<host_roster>(

@@ -12,6 +12,7 @@
 #include "troupe/actors/thread_launcher.hpp"
 #include "troupe/actors/transport/private_endpoint.hpp"
 #include "troupe/callbacks/tracking/tracker_set.hpp"
+#include "troupe/runtime/process/log_follower.hpp"
 #include "troupe/runtime/report/report.hpp"
 #include "troupe/runtime/run/run_monitor.hpp"
 #include "troupe/runtime/store/callback_cursor.hpp"
@@ -71,6 +72,8 @@ struct run_parts {
   std::unique_ptr<host_door> door;        ///< Unset: there is one host.
   fs::path agent_ticket;
   std::shared_ptr<agent_launcher> launches; ///< Of agents on other hosts.
+  /// Shows the output of rank 0, which is on another host.
+  std::optional<log_follower> rank_zero;
   std::shared_ptr<retired_contexts> contexts =
     std::make_shared<retired_contexts>();
   std::shared_ptr<std::atomic<bool>> callbacks_left_behind =

@@ -44,6 +44,8 @@ void loop(troupe::train_context& context, const plan& x) {
   auto events = ::open((x.folder + "/events").c_str(), O_WRONLY | O_CLOEXEC);
   (void) !::write(events, text.data(), text.size());
   ::close(events);
+  std::printf("rank %d says hello from %s\n", context.rank(), host);
+  std::fflush(stdout);
   context.barrier();
   while (static_cast<int>(context.attempt()) < x.waits)
     ::pause();

@@ -1,6 +1,6 @@
 """Trains with one command on several hosts, over the real sshd and in jobs of the real Slurm.
 
-  hosts_test.py HOSTS_RUN TOOLS [unittest arguments]
+  hosts_test.py HOSTS_RUN TRAINING_RUN TOOLS [unittest arguments]
 
 The hosts are namespaces, made by the scripts in TOOLS (or TROUPE_HOST_TOOLS), which are not part of this tree. Each class
 is skipped with a reason where they, their engine or the rights for them are missing.
@@ -16,6 +16,7 @@ import unittest
 from pathlib import Path
 
 HOSTS_RUN = Path(sys.argv.pop(1)).resolve()
+TRAINING_RUN = Path(sys.argv.pop(1)).resolve()
 TOOLS = Path(os.environ.get("TROUPE_HOST_TOOLS") or sys.argv[1])
 sys.argv.pop(1)
 LIMIT_S = 150  # of one program; none comes near it
@@ -66,7 +67,10 @@ class OnHosts(unittest.TestCase):
 
     def start(self, *arguments, prefix=(), host="h1", variables=()):
         """Starts the program on *host*, in the work folder, as a command of *prefix*."""
-        command = [TOOLS / "hosts.sh", "run", host, "env", *variables, *prefix, self.program, self.work, *arguments]
+        return self.start_command(self.program, self.work, *arguments, prefix=prefix, host=host, variables=variables)
+
+    def start_command(self, *command, prefix=(), host="h1", variables=()):
+        command = [TOOLS / "hosts.sh", "run", host, "env", *variables, *prefix, *command]
         running = subprocess.Popen([str(x) for x in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                    stdin=subprocess.DEVNULL, env=self.environment, cwd=self.work)
         self.addCleanup(running.stdout.close)
@@ -102,11 +106,11 @@ class OnHosts(unittest.TestCase):
         found = self.ranks_of(ranks)
         return found, self.output_of(running)
 
-    def expect_nothing_left(self, hosts=("h1", "h2", "h3")):
+    def expect_nothing_left(self, hosts=("h1", "h2", "h3"), program="hosts_run"):
         """Waits until no process of the program is left on *hosts*; the test's limit is the bound."""
         for host in hosts:
             self.tool("hosts.sh", "run", host, "sh", "-c",
-                      "while ps -e -o stat=,args= | grep -v '^Z' | grep -q '[h]osts_run'; do sleep 0.1; done")
+                      f"while ps -e -o stat=,args= | grep -v '^Z' | grep -q '[{program[0]}]{program[1:]}'; do sleep 0.1; done")
 
     def refused(self, *arguments, **options):
         return self.output_of(self.start(*arguments, **options), code=3)
@@ -150,7 +154,10 @@ class OverSsh(OnHosts):
                          [(0, 0, "h1"), (0, 1, "h1"), (1, 0, "h2"), (1, 1, "h2")])
 
     def test_a_driver_may_be_elsewhere(self):
-        self.assertEqual(self.run_on(2, "--hosts", "h2,h3", "--workers", "2")[0], [(0, 0, "h2"), (1, 0, "h3")])
+        ranks, output = self.run_on(2, "--hosts", "h2,h3", "--workers", "2")
+        self.assertEqual(ranks, [(0, 0, "h2"), (1, 0, "h3")])
+        self.assertIn("rank 0 says hello from h2\n", output)
+        self.assertNotIn("rank 1 says", output)
 
     def test_fewer_workers_than_hosts_use_the_first_hosts(self):
         self.assertEqual(self.run_on(1, "--hosts", "h2,h1,h3", "--workers", "1")[0], [(0, 0, "h1")])
@@ -277,6 +284,96 @@ class InSlurm(OnHosts):
     def test_hosts_that_are_not_of_the_job_are_refused(self):
         output = self.refused("--hosts", "h1,h3", "--workers", "2", prefix=["salloc", "-N2", "-w", "h[1-2]"])
         self.assertIn("host h3 is given, but Slurm job", output)
+
+
+class ElasticInSlurm(OnHosts):
+    """A run on four nodes that loses one of them."""
+    SCRIPT, PROGRAMS = InSlurm.SCRIPT, InSlurm.PROGRAMS
+
+    @classmethod
+    def bring_up(cls):
+        cls.addClassCleanup(cls.tool, "slurm.sh", "down")
+        cls.tool("slurm.sh", "up", "4")
+
+    def event(self, first):
+        """The next line that begins with *first*."""
+        while True:
+            word, *rest = self.next_line()
+            if word == first:
+                return rest
+
+    def worlds_of(self, count, attempt):
+        """The hosts of the *count* ranks of an attempt, in order of rank, and the step that they begin with."""
+        hosts, steps = {}, set()
+        while len(hosts) < count:
+            number, rank, world, host, step = self.event("rank")
+            if int(number) == attempt:
+                self.assertEqual(int(world), count)
+                hosts[int(rank)] = host
+                steps.add(int(step))
+        self.assertEqual(len(steps), 1, steps)
+        return [hosts[rank] for rank in sorted(hosts)], steps.pop()
+
+    def options(self):
+        return [TRAINING_RUN, "--folder", self.work, "--storage", self.work / "storage"]
+
+    def weights_of_one_host(self):
+        """The weights, and the accuracy, to which two ranks on one host come."""
+        alone = self.start_command(*self.options(), "--name", "alone", "--workers", "2")
+        world, *result = self.event("final")
+        self.assertEqual(world, "2")
+        self.assertGreater(float(result[-1]), 0.9)
+        self.output_of(alone)
+        return result
+
+    def test_a_run_outlives_a_node_and_takes_it_again_and_ends_like_one_on_one_host(self):
+        options = self.options()
+        expected = self.weights_of_one_host()
+        ticket = self.work / "ticket"
+        running = self.start_command(*options, "--name", "run", "--workers", "2:8", "--agent_ticket", ticket, "--pause_at",
+                                     "5", "--hold_at", "10", prefix=["salloc", "-N4", "--no-kill"])
+        hosts, step = self.worlds_of(8, attempt=0)
+        self.assertEqual((hosts, step), (["h1", "h1", "h2", "h2", "h3", "h3", "h4", "h4"], 0))
+        self.event("pauses")
+        self.tool("hosts.sh", "crash", "h4")
+        self.assertEqual(self.worlds_of(6, attempt=1), (["h1", "h1", "h2", "h2", "h3", "h3"], 5))
+        self.event("holds")
+
+        # Until Slurm knows, a node that is back is still of the job, and the driver launches its agent again.
+        self.tool("slurm.sh", "run", "sh", "-c", "until sinfo -h -n h4 -o %t | grep -q down; do sleep 0.2; done")
+        self.tool("hosts.sh", "boot", "h4")
+        self.tool("slurm.sh", "node", "h4")
+        agent = self.start_command("sbatch", "-N1", "-w", "h4", "-o", self.work / "agent", "--wrap",
+                                   f"TROUPE_TICKET='{ticket}' exec '{TRAINING_RUN}' --node-agent")
+        self.output_of(agent)
+        self.assertEqual(self.worlds_of(8, attempt=2), (hosts, 10))
+        self.assertEqual(self.event("final"), ["8", *expected])
+        output = self.output_of(running)
+        self.assertIn("host h4 is lost", output)
+        self.assertIn("host h4 has joined", output)
+        self.assertFalse(ticket.exists())
+
+    def test_a_job_that_is_requeued_resumes_its_run(self):
+        expected = self.weights_of_one_host()
+        script = self.work / "job.sh"
+        options = " ".join(f"'{x}'" for x in self.options())
+        script.write_text(f"#!/bin/sh\nexec {options} --name run --workers 8 --hold_at 10 "
+                          "--full $((9 - ${SLURM_RESTART_COUNT:-0}))\n")
+        output = self.work / "output"
+        submitted = self.start_command("sbatch", "--parsable", "-N4", "--requeue", "--open-mode=append", "-o", output, script)
+        job = self.output_of(submitted).strip()
+        self.worlds_of(8, attempt=0)
+        self.event("holds")
+        self.tool("slurm.sh", "run", "scontrol", "requeue", job)
+        # Slurm lets it wait for two minutes.
+        self.tool("slurm.sh", "run", "sh", "-c", f"until scontrol show job {job} | grep -q 'JobState=PENDING'; do sleep 0.1; done; "
+                  f"scontrol update JobId={job} StartTime=now")
+        self.assertEqual(self.worlds_of(8, attempt=1), (["h1", "h1", "h2", "h2", "h3", "h3", "h4", "h4"], 10))
+        self.assertEqual(self.event("final"), ["8", *expected])
+        self.expect_nothing_left(("h1", "h2", "h3", "h4"), "training_run")
+        text = output.read_text()
+        self.assertIn(f"Slurm job {job}: 4 hosts", text)
+        self.assertIn(f"Slurm job {job} (restart 1): 4 hosts", text)
 
 
 if __name__ == "__main__":

@@ -28,6 +28,9 @@ public:
   std::string name() const override { return "csv"; }
   std::string file() const override { return options_.file; }
   std::string options() const override;
+  std::shared_ptr<sink> another() const override {
+    return std::make_shared<csv_sink>(options_);
+  }
   expected<void> check(const tracked_run& run) const override;
   sink_result start(const tracked_run& run, const std::string& state) override;
   sink_result log(std::span<const tracker_record> records) override;

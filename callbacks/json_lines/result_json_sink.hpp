@@ -62,6 +62,9 @@ public:
 
   std::string name() const override { return "result_json"; }
   std::string options() const override;
+  std::shared_ptr<sink> another() const override {
+    return std::make_shared<result_json_sink>(options_);
+  }
   sink_result start(const tracked_run& run, const std::string& state) override;
   sink_result log(std::span<const tracker_record> records) override;
   sink_result finish(run_status_kind status,

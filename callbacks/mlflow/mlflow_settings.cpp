@@ -210,6 +210,35 @@ std::string name_of(const mlflow_options& options, const tracked_run& run) {
                   environment_variable("MLFLOW_RUN_NAME"), run.name);
 }
 
+constexpr const char* parent_tag = "mlflow.parentRunId";
+
+/// Of MLFLOW_TAGS and the options.
+std::map<std::string, std::string> given_tags(const mlflow_options& options) {
+  std::map<std::string, std::string> result;
+  auto environment =
+    nlohmann::json::parse(environment_variable("MLFLOW_TAGS"), nullptr, false);
+  if (environment.is_object())
+    for (auto& [key, value] : environment.items())
+      result[key] = value.is_string() ? value.get<std::string>() : value.dump();
+  for (auto& [key, value] : options.tags)
+    result[key] = value;
+  return result;
+}
+
+std::string given_run_id(const mlflow_options& options) {
+  return first_of(options.run_id, environment_variable("MLFLOW_RUN_ID"));
+}
+
+std::vector<mlflow_pair>
+valid_tags(const std::map<std::string, std::string>& tags) {
+  std::vector<mlflow_pair> result;
+  for (auto& [key, value] : tags)
+    if (!value.empty())
+      result.push_back({clean_mlflow_name(key),
+                        cut_mlflow_text(mlflow_text(value), max_mlflow_tag)});
+  return result;
+}
+
 std::vector<mlflow_pair> tags_of(const mlflow_options& options,
                                  const tracked_run& run) {
   static const std::map<std::string, std::string> of_mlflow{
@@ -225,20 +254,10 @@ std::vector<mlflow_pair> tags_of(const mlflow_options& options,
     auto i = of_mlflow.find(key);
     tags[i == of_mlflow.end() ? key : i->second] = value;
   }
-  auto environment =
-    nlohmann::json::parse(environment_variable("MLFLOW_TAGS"), nullptr, false);
-  if (environment.is_object())
-    for (auto& [key, value] : environment.items())
-      tags[key] = value.is_string() ? value.get<std::string>() : value.dump();
-  for (auto& [key, value] : options.tags)
+  for (auto& [key, value] : given_tags(options))
     tags[key] = value;
   tags["mlflow.runName"] = name_of(options, run);
-  std::vector<mlflow_pair> result;
-  for (auto& [key, value] : tags)
-    if (!value.empty())
-      result.push_back({clean_mlflow_name(key),
-                        cut_mlflow_text(mlflow_text(value), max_mlflow_tag)});
-  return result;
+  return valid_tags(tags);
 }
 
 } // namespace
@@ -256,6 +275,10 @@ expected<mlflow_settings> resolve_mlflow(const mlflow_options& options,
   if (seconds > 0)
     result->timeout = std::chrono::seconds{seconds};
   return result;
+}
+
+fs::path mlflow_home(const tracked_run& run) {
+  return run.sweep ? run.sweep->path : run.path;
 }
 
 std::string to_json(mlflow_options x) {
@@ -282,12 +305,35 @@ mlflow_run describe_mlflow_run(const mlflow_options& options,
     std::string{cut_text(result.experiment, max_experiment_name)};
   result.name = name_of(options, run);
   result.uid = run.id;
-  result.run_id =
-    first_of(options.run_id, environment_variable("MLFLOW_RUN_ID"));
+  if (!run.sweep)
+    result.run_id = given_run_id(options);
   result.start_ms = unix_ms(run.start_time);
   result.tags = tags_of(options, run);
   if (auto user = run.tags.find("user"); user != run.tags.end())
     result.user = user->second;
+  return result;
+}
+
+std::optional<mlflow_run> describe_mlflow_parent(const mlflow_options& options,
+                                                 const tracked_run& run) {
+  auto given = given_tags(options);
+  if (!run.sweep || given.contains(parent_tag))
+    return std::nullopt;
+  auto result = describe_mlflow_run(options, run);
+  result.name = run.sweep->name;
+  result.uid = run.sweep->id;
+  result.run_id = given_run_id(options);
+  result.is_shared = true;
+  result.start_ms = unix_ms(run.sweep->start_time);
+  given.insert({{"mlflow.source.type", "LOCAL"},
+                {"mlflow.runName", result.name},
+                {"troupe.run_uid", result.uid},
+                {"troupe.sweep", run.sweep->path.string()}});
+  if (auto program = run.tags.find("program"); program != run.tags.end())
+    given.emplace("mlflow.source.name", program->second);
+  if (!result.user.empty())
+    given.emplace("mlflow.user", result.user);
+  result.tags = valid_tags(given);
   return result;
 }
 

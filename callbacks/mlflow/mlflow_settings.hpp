@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <optional>
 #include <string>
 
 #include "troupe/callbacks/http/http_client.hpp"
@@ -31,6 +32,10 @@ struct mlflow_settings {
 expected<mlflow_settings> resolve_mlflow(const mlflow_options& options,
                                          const fs::path& run_path);
 
+/// The folder that the file store `mlruns` lies beside, if no other is given:
+/// the run's, that of a trial's sweep.
+fs::path mlflow_home(const tracked_run& run);
+
 /// *options* as JSON for another process: MLFLOW_TRACKING_URI and Databricks'
 /// file and profile are filled in from the environment, and the user is removed
 /// from the address.
@@ -38,7 +43,13 @@ std::string to_json(mlflow_options options);
 
 /// How *run* starts in MLflow: *options* take precedence, then what the train
 /// loop passed, then MLflow's variables.
+/// A run that these name is the parent of a sweep's trials, and not their own.
 mlflow_run describe_mlflow_run(const mlflow_options& options,
                                const tracked_run& run);
+
+/// How the parent of the trials of the sweep of *run* starts in MLflow; nothing
+/// if *run* is not a trial, or if the user's tags name another parent.
+std::optional<mlflow_run> describe_mlflow_parent(const mlflow_options& options,
+                                                 const tracked_run& run);
 
 } // namespace troupe::internal

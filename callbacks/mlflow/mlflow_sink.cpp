@@ -57,6 +57,13 @@ expected<void> check_tags(const std::string& text) {
     "MLFLOW_TAGS is not a JSON object: write {\"name\": \"value\"}");
 }
 
+std::unique_ptr<mlflow_store> open_store(const mlflow_settings& settings,
+                                         const std::stop_token& cancelled) {
+  if (settings.server.empty())
+    return std::make_unique<mlflow_tree>(settings.tree, cancelled);
+  return std::make_unique<mlflow_server>(settings, cancelled);
+}
+
 } // namespace
 
 // Values to be sent, and where those of each record end.
@@ -74,7 +81,7 @@ std::string mlflow_sink::options() const {
 }
 
 expected<void> mlflow_sink::check(const tracked_run& run) const {
-  TROUPE_TRY(auto settings, resolve_mlflow(options_, run.path));
+  TROUPE_TRY(auto settings, resolve_mlflow(options_, mlflow_home(run)));
   auto& named = options_.experiment;
   if (settings.databricks && !named.empty() && !named.starts_with('/'))
     return failure(ec::invalid_config,
@@ -87,15 +94,12 @@ expected<void> mlflow_sink::check(const tracked_run& run) const {
 
 sink_result mlflow_sink::start(const tracked_run& run,
                                const std::string& state) {
-  auto settings = resolve_mlflow(options_, run.path);
+  auto settings = resolve_mlflow(options_, mlflow_home(run));
   if (!settings)
     return sink_fails(kind::permanent, settings.error());
   tree_ = settings->tree;
   run_path_ = run.path;
-  if (settings->server.empty())
-    store_ = std::make_unique<mlflow_tree>(settings->tree, run.cancelled);
-  else
-    store_ = std::make_unique<mlflow_server>(*settings, run.cancelled);
+  store_ = open_store(*settings, run.cancelled);
   names_ = {};
   texts_.clear();
   std::string of_store;
@@ -104,11 +108,25 @@ sink_result mlflow_sink::start(const tracked_run& run,
     names_ = mlflow_names{x.value("names", mlflow_names::map_type{})};
   }
   tagged_names_ = names_.changed().size();
-  TROUPE_TRY_VOID(store_->open(describe_mlflow_run(options_, run), of_store));
+  auto described = describe_mlflow_run(options_, run);
+  TROUPE_TRY_VOID(nest(described, run, *settings));
+  TROUPE_TRY_VOID(store_->open(described, of_store));
   auto done = log_params(run.config);
   if (!done && done.error().what == kind::rejected)
     return log_params_singly(run.config);
   return done;
+}
+
+sink_result mlflow_sink::nest(mlflow_run& to, const tracked_run& run,
+                              const mlflow_settings& settings) {
+  parent_.reset();
+  auto parent = describe_mlflow_parent(options_, run);
+  if (!parent)
+    return {};
+  TROUPE_TRY(parent_, mlflow_parent::open(open_store(settings, run.cancelled),
+                                          *parent, run.cancelled));
+  to.tags.push_back({"mlflow.parentRunId", parent_->id()});
+  return {};
 }
 
 sink_result mlflow_sink::log_params_singly(const metrics& values) {
@@ -364,6 +382,8 @@ sink_result mlflow_sink::set_tag(const std::string& key,
 sink_result mlflow_sink::finish(run_status_kind status,
                                 std::chrono::system_clock::time_point time) {
   auto ok = store_->end(status, unix_ms(time));
+  if (ok && parent_)
+    ok = parent_->end(status, unix_ms(time));
   if (ok && !tree_.empty())
     std::fprintf(stderr,
                  "mlflow: the run is in the file store %s; MLflow 3.13 and "

@@ -8,10 +8,13 @@
 
 #include "troupe/callbacks/mlflow/mlflow.hpp"
 #include "troupe/callbacks/mlflow/mlflow_names.hpp"
+#include "troupe/callbacks/mlflow/mlflow_parent.hpp"
 #include "troupe/callbacks/mlflow/mlflow_store.hpp"
 #include "troupe/callbacks/tracking/sink.hpp"
 
 namespace troupe::internal {
+
+struct mlflow_settings;
 
 /// Shows a run in MLflow, at a server or in a file store.
 ///
@@ -25,6 +28,7 @@ namespace troupe::internal {
 ///     `troupe.param_refused.<name>`, with a note.
 ///   - Texts, images, histograms and artifacts become artifacts. The path of
 ///     the last checkpoint is the tag `troupe.checkpoint`.
+///   - The run of a trial is nested below that of its sweep.
 ///   - Names that MLflow does not accept are changed, and the tag
 ///     `troupe.name.<new>` holds the old one.
 class mlflow_sink final : public built_in_sink {
@@ -35,6 +39,9 @@ public:
 
   std::string name() const override { return "mlflow"; }
   std::string options() const override;
+  std::shared_ptr<sink> another() const override {
+    return std::make_shared<mlflow_sink>(options_);
+  }
   expected<void> check(const tracked_run& run) const override;
   sink_result start(const tracked_run& run, const std::string& state) override;
   sink_result log(std::span<const tracker_record> records) override;
@@ -49,6 +56,9 @@ public:
 private:
   struct gathered;
 
+  /// Makes *to*, of a trial, a child of its sweep's run.
+  sink_result nest(mlflow_run& to, const tracked_run& run,
+                   const mlflow_settings& settings);
   sink_result log_params(const metrics& values);
   /// The config, which the server has refused as a whole.
   sink_result log_params_singly(const metrics& values);
@@ -66,6 +76,7 @@ private:
 
   mlflow_options options_;
   std::unique_ptr<mlflow_store> store_;
+  std::unique_ptr<mlflow_parent> parent_; ///< Of a trial.
   fs::path run_path_;
   fs::path tree_; ///< Of a file store; empty: a server.
   mlflow_names names_;

@@ -36,6 +36,8 @@ struct mlflow_run {
   std::string name;
   std::string uid;    ///< Troupe's id of the run: 32 hex digits.
   std::string run_id; ///< An MLflow run to log to; empty: one of our own.
+  /// Others log to it, too, so that nothing in it may be cut off.
+  bool is_shared = false;
   std::int64_t start_ms = 0;
   std::vector<mlflow_pair> tags;
   std::string user;

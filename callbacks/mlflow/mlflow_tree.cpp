@@ -109,7 +109,7 @@ sink_result mlflow_tree::open(const mlflow_run& run, const std::string& state) {
     return sink_fails(
       kind::permanent,
       {ec::invalid_config, "'" + id_ + "' cannot be the id of a run"});
-  is_ours_ = id_ == run.uid;
+  is_ours_ = id_ == run.uid && !run.is_shared;
   if (auto ok = may_write(over_, root_); !ok)
     return file_result(ok);
   auto experiment = experiment_folder();

@@ -45,6 +45,13 @@ std::string tensorboard_sink::options() const {
   return options_json(options_);
 }
 
+std::shared_ptr<sink> tensorboard_sink::another() const {
+  auto dir = options_.log_dir.string();
+  if (dir.starts_with('/') || dir.starts_with('~'))
+    return nullptr;
+  return std::make_shared<tensorboard_sink>(options_);
+}
+
 expected<void> tensorboard_sink::check(const tracked_run& run) const {
   if (options_.log_dir.empty())
     return failure(ec::invalid_config, "log_dir is empty: give a folder that "

@@ -23,6 +23,7 @@ public:
 
   std::string name() const override { return "tensorboard"; }
   std::string options() const override;
+  std::shared_ptr<sink> another() const override;
   expected<void> check(const tracked_run& run) const override;
   sink_result start(const tracked_run& run, const std::string& state) override;
   sink_result log(std::span<const tracker_record> records) override;

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -171,6 +172,11 @@ public:
   /// A JSON object without secrets, from which `make_sink(name(), options())`
   /// builds an equal sink in another process.
   virtual std::string options() const = 0;
+
+  /// A sink with equal options for another run, at the same time: each trial of
+  /// a sweep gets its own. Null: its options name something that only one run
+  /// can have, such as a port.
+  virtual std::shared_ptr<sink> another() const { return nullptr; }
 
   /// Refuses what can never work, before any rank starts: a missing credential,
   /// an unusable name. Uses no network. The sentence names the variable, the

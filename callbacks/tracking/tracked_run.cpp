@@ -7,6 +7,7 @@
 #include <string>
 
 #include "troupe/runtime/storage/json.hpp"
+#include "troupe/runtime/sweep/sweep_store.hpp"
 #include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
@@ -92,6 +93,20 @@ std::chrono::system_clock::time_point to_time(const std::string& text) {
   return std::chrono::system_clock::from_time_t(timegm(&utc));
 }
 
+/// The sweep whose folder has that of the run. A tracker works without it, so
+/// one that cannot be read counts as none.
+std::optional<tracked_sweep> sweep_of(const fs::path& run_path) {
+  tracked_sweep result;
+  result.path = run_path.parent_path();
+  auto found = read_sweep_description(result.path);
+  if (!found)
+    return std::nullopt;
+  result.name = result.path.filename().string();
+  result.id = found->id;
+  result.start_time = to_time(found->begun);
+  return result;
+}
+
 } // namespace
 
 metrics config_values(std::string_view json) {
@@ -122,6 +137,7 @@ tracked_run describe_tracked_run(const run_description& x,
                  {"host", x.host},
                  {"program", x.program}};
   result.start_time = to_time(x.begun);
+  result.sweep = sweep_of(run_path);
   return result;
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <string_view>
@@ -14,6 +15,14 @@
 #include "troupe/runtime/values/run_status.hpp"
 
 namespace troupe {
+
+/// The sweep that a run is a trial of.
+struct tracked_sweep {
+  std::string name; ///< Of its folder.
+  fs::path path;    ///< Absolute folder.
+  std::string id;   ///< 32 hex digits; stays the same over restarts.
+  std::chrono::system_clock::time_point start_time; ///< Of its first start.
+};
 
 /// A run as trackers see it before its first record.
 struct tracked_run {
@@ -34,6 +43,9 @@ struct tracked_run {
   std::map<std::string, std::string> tags;
   std::chrono::system_clock::time_point start_time;
   std::uint64_t attempt = 0;
+  /// Unset: it is not a trial. Services that have groups or nested runs show
+  /// all trials of a sweep below it.
+  std::optional<tracked_sweep> sweep;
 
   /// Requests a stop when no one waits for the tracker any longer: a pending
   /// request must then end within a second.

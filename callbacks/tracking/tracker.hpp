@@ -92,6 +92,13 @@ public:
 
   const tracker_options& options() const noexcept { return options_; }
 
+  /// An equal one for another run, by `sink::another`; null: there is none.
+  std::shared_ptr<const tracker> another() const {
+    auto sink = target_->another();
+    return sink ? std::make_shared<const tracker>(std::move(sink), options_)
+                : nullptr;
+  }
+
 private:
   std::shared_ptr<sink> target_;
   tracker_options options_;

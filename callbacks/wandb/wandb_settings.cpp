@@ -100,15 +100,20 @@ expected<wandb_settings> make_wandb_settings(const wandb_options& options,
   if (auto ok = check_service(options); !ok && mode == wandb_mode::online)
     return tl::unexpected{ok.error()};
   auto& x = result.about;
-  x.id = first_of(options.run_id, environment_variable("WANDB_RUN_ID"), run.id);
+  // The variable would be the id of all trials of a sweep.
+  x.id =
+    first_of(options.run_id,
+             run.sweep ? "" : environment_variable("WANDB_RUN_ID"), run.id);
   x.project = first_of(options.project, run.project, run.experiment,
                        environment_variable("WANDB_PROJECT"), "uncategorized");
   x.entity = first_of(options.entity, environment_variable("WANDB_ENTITY"));
   x.name = first_of(options.name, run.display_name,
                     environment_variable("WANDB_NAME"), run.name);
-  x.group = first_of(options.group, environment_variable("WANDB_RUN_GROUP"));
+  x.group = first_of(options.group, environment_variable("WANDB_RUN_GROUP"),
+                     run.sweep ? run.sweep->name : "");
   x.job_type =
-    first_of(options.job_type, environment_variable("WANDB_JOB_TYPE"));
+    first_of(options.job_type, environment_variable("WANDB_JOB_TYPE"),
+             run.sweep ? "trial" : "");
   x.notes = first_of(options.notes, environment_variable("WANDB_NOTES"));
   x.tags = options.tags.empty() ? split(environment_variable("WANDB_TAGS"), ',')
                                 : options.tags;

@@ -50,6 +50,10 @@ public:
 
   std::string name() const override { return "wandb"; }
   std::string options() const override;
+  std::shared_ptr<sink> another() const override {
+    return options_.run_id.empty() ? std::make_shared<wandb_sink>(options_)
+                                   : nullptr;
+  }
   expected<void> check(const tracked_run& run) const override;
   sink_result start(const tracked_run& run, const std::string& state) override;
   sink_result log(std::span<const tracker_record> records) override;

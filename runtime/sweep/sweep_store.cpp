@@ -197,18 +197,22 @@ expected<bool> is_sweep(const fs::path& path) {
   });
 }
 
-expected<sweep_content> read_sweep(const fs::path& path) {
+expected<sweep_description> read_sweep_description(const fs::path& path) {
   TROUPE_TRY(auto is_one, is_sweep(path));
   if (!is_one)
     return failure(ec::invalid_argument,
                    path.string()
                      + " is not the folder of a sweep: it has no sweep.json");
   TROUPE_TRY(auto folder, held_folder::follow(path));
-  sweep_content result;
   TROUPE_TRY(auto text,
              folder.read_file(description_file, max_description_bytes));
-  TROUPE_TRY(result.description,
-             parse_description(text, path / description_file));
+  return parse_description(text, path / description_file);
+}
+
+expected<sweep_content> read_sweep(const fs::path& path) {
+  sweep_content result;
+  TROUPE_TRY(result.description, read_sweep_description(path));
+  TROUPE_TRY(auto folder, held_folder::follow(path));
   TROUPE_TRY(auto journal, folder.look_up_link(journal_file));
   if (!journal.exists())
     return result;

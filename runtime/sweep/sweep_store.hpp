@@ -70,8 +70,12 @@ struct sweep_content {
 /// Whether *path* is the folder of a sweep.
 expected<bool> is_sweep(const fs::path& path);
 
+/// What makes the sweep in the folder *path*. `ec::invalid_argument`: it is not
+/// a sweep's; `ec::corrupt`: a damaged file.
+expected<sweep_description> read_sweep_description(const fs::path& path);
+
 /// Reads the sweep in the folder *path*, which a driver may hold meanwhile.
-/// `ec::invalid_argument`: it is not a sweep's; `ec::corrupt`: a damaged file.
+/// Errors are those of `read_sweep_description`.
 expected<sweep_content> read_sweep(const fs::path& path);
 
 /// The durable part of a sweep: the folder `<storage>/<name>` with `sweep.json`

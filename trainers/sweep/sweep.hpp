@@ -38,8 +38,9 @@ struct sweep_options {
   /// count. Unset: without limit.
   std::optional<std::size_t> max_failed_trials = 3;
   /// Changes the config of a trial's run before it begins; called on the thread
-  /// of `fit()`. For trackers and callbacks of its own, which serve one run at
-  /// a time. Name and storage path are the sweep's.
+  /// of `fit()`. For callbacks of its own, which serve one run at a time;
+  /// trackers are copied for each trial before that. Name and storage path are
+  /// the sweep's.
   std::function<void(const trial&, run_config&)> prepare;
 };
 

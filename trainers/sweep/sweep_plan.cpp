@@ -4,6 +4,7 @@
 #include <cmath>
 #include <string_view>
 
+#include "troupe/callbacks/tracking/tracker.hpp"
 #include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
@@ -82,14 +83,21 @@ expected<void> check_sharing(const run_request& x, int at_once) {
     return failure(ec::invalid_config,
                    "the trials of a sweep run on this host: scaling.agents "
                    "must be 0");
-  auto is_shared = !x.run.callbacks.empty() || !x.run.trackers.empty();
-  if (is_shared && at_once > 1)
-    return failure(
-      ec::invalid_config,
-      concat("a callback or tracker serves one run at a time, but up to ",
-             at_once,
-             " trials run at once: give each its own with "
-             "sweep_options::prepare, or set max_concurrent to 1"));
+  if (at_once <= 1)
+    return {};
+  auto refuse = [&](const std::string& what) {
+    return failure(ec::invalid_config,
+                   concat(what, " serves one run at a time, but up to ",
+                          at_once,
+                          " trials run at once: give each its own with "
+                          "sweep_options::prepare, or set max_concurrent to "
+                          "1"));
+  };
+  if (!x.run.callbacks.empty())
+    return refuse("a callback");
+  for (auto& tracker : x.run.trackers)
+    if (!tracker->another())
+      return refuse("the tracker " + tracker->target()->name());
   return {};
 }
 
@@ -121,6 +129,9 @@ expected<run_request> sweep_plan::request_for(const trial& x,
                    x.name + ": " + std::move(loop.error().message));
   result.loop = std::move(*loop);
   auto& run = result.run;
+  for (auto& tracker : run.trackers)
+    if (auto mine = tracker->another())
+      tracker = std::move(mine);
   if (options_.prepare)
     options_.prepare(x, run);
   run.name = x.name;

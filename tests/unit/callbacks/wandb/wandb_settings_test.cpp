@@ -71,6 +71,19 @@ TEST(wandb_settings_test, prefers_options_then_the_loop_then_variables) {
   EXPECT_EQ(x.mode, wandb_mode::disabled);
 }
 
+TEST(wandb_settings_test, puts_trials_into_the_group_of_their_sweep) {
+  environment_guard guard{{{"WANDB_RUN_ID", "v-id"}}};
+  auto run = run_in("/runs/search/trial-0000");
+  run.sweep = tracked_sweep{"search", "/runs/search", "s", {}};
+  auto x = make_wandb_settings({}, run).value();
+  EXPECT_EQ(x.about.group, "search");
+  EXPECT_EQ(x.about.job_type, "trial");
+  EXPECT_EQ(x.about.id, run.id) << "each its own";
+  x = make_wandb_settings({.group = "mine", .job_type = "train"}, run).value();
+  EXPECT_EQ(x.about.group, "mine");
+  EXPECT_EQ(x.about.job_type, "train");
+}
+
 TEST(wandb_settings_test, refuses_what_wandb_does_not_accept_and_names_it) {
   auto run = run_in("/runs/digits");
   {

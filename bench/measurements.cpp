@@ -38,6 +38,7 @@ std::vector<measurement> measurements() {
     {"restart", "ms", {.max_value = 60}, restart},
 #endif
     {"message_to_rank_64m", "ms", {.max_ratio = 1.3}, message_to_rank},
+    {"sweep_trials_per_s", "1/s", {.min_ratio = 0.5}, sweep_trials_per_s},
     {"idle", "% of a core", {.max_value = 1}, idle},
   };
 }

@@ -29,6 +29,7 @@ figure commit(workplace& place);
 figure metric_update(workplace& place);
 figure restart(workplace& place);
 figure message_to_rank(workplace& place);
+figure sweep_trials_per_s(workplace& place); // sweep_trials.cpp
 figure idle(workplace& place);
 
 } // namespace troupe::internal::bench

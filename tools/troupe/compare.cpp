@@ -2,12 +2,14 @@
 #include <memory>
 
 #include "tools/troupe/runs.hpp"
+#include "tools/troupe/storage.hpp"
+#include "tools/troupe/sweeps.hpp"
 #include "tools/troupe/verbs.hpp"
 #include "troupe/callbacks/report_page/comparison.hpp"
 #include "troupe/callbacks/report_page/page_data.hpp"
 #include "troupe/runtime/text.hpp"
 
-// troupe compare: one page for several runs.
+// troupe compare: one page for several runs, or for a sweep.
 
 namespace troupe::tool {
 
@@ -90,7 +92,40 @@ json_object json_of(const comparison& x) {
   return result;
 }
 
+expected<int> compare_trials(const fs::path& path, const compare_arguments& x) {
+  auto found = read_sweep_at(path);
+  TROUPE_TRY(auto file, put_page(sweep_page(facts_of(found)), x.output));
+  if (file && x.json) {
+    auto result = shown_json(found);
+    result["page"] = utf8_text(file->string());
+    print_json(result);
+  } else if (file) {
+    print(x.output + '\n');
+  }
+  for (auto& problem : found.problems)
+    complain(found.name + ": " + problem.message);
+  return found.problems.empty() ? done : failed;
+}
+
+/// The folder of the only argument, if that is a sweep.
+expected<std::optional<fs::path>> only_sweep(const compare_arguments& x) {
+  if (x.runs.size() != 1)
+    return std::nullopt;
+  TROUPE_TRY(auto folder, storage_folder(x.storage));
+  TROUPE_TRY(auto sweep, find_sweep(x.runs.front(), folder));
+  if (sweep)
+    return sweep;
+  TROUPE_TRY(auto run, find_run(x.runs.front(), folder));
+  return failure(ec::invalid_argument,
+                 run.string()
+                   + " is one run: name another to compare it with, or a "
+                     "sweep");
+}
+
 expected<int> compare(const compare_arguments& x) {
+  TROUPE_TRY(auto sweep, only_sweep(x));
+  if (sweep)
+    return compare_trials(*sweep, x);
   TROUPE_TRY(auto paths, paths_of(x));
   TROUPE_TRY(auto found, compare_runs(paths));
   TROUPE_TRY(auto file, put_page(comparison_page(found), x.output));
@@ -115,17 +150,18 @@ expected<int> compare(const compare_arguments& x) {
 verb compare_verb() {
   return {"compare",
           "Makes one page for several runs: the curves of each metric in one "
-          "chart, what\ntheir configs differ in, durations and best values.",
+          "chart, what\ntheir configs differ in, durations and best values; "
+          "or for one sweep: its trials\nover parallel axes and in a table.",
           [](CLI::App& app) -> action {
             auto x = std::make_shared<compare_arguments>();
             app
               .add_option("RUN", x->runs,
-                          concat("2 to ", max_runs,
-                                 " runs: names, folders, or the first 6 "
-                                 "digits of\nids or more"))
+                          concat("a sweep, or 2 to ", max_runs,
+                                 " runs: names, folders, or the first\n6 "
+                                 "digits of ids or more"))
               ->option_text(" ")
               ->required()
-              ->expected(2, max_runs)
+              ->expected(1, max_runs)
               ->check(not_empty);
             add_storage(app, x->storage);
             add_json(app, x->json);

@@ -262,8 +262,14 @@ const found_sweep& live_storage::facts_of(sweep& x) {
 }
 
 std::string live_storage::sweep_json(const std::string& name) {
-  auto result = shown_json(facts_of(sweeps_.at(name)));
-  return json::text_of(result);
+  auto& found = facts_of(sweeps_.at(name));
+  auto data = sweep_data(tool::facts_of(found));
+  std::ranges::replace(data, '\n', ' '); // Only between elements of JSON.
+  json_object head;
+  head["name"] = utf8_text(name);
+  auto result = json::text_of(head);
+  result.pop_back();
+  return result + ",\"sweep\":" + data + '}';
 }
 
 std::string live_storage::list_json() {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tools/troupe/runs.hpp"
+#include "tools/troupe/storage.hpp"
 #include "tools/troupe/sweeps.hpp"
 #include "troupe/callbacks/report_page/digest_reader.hpp"
 #include "troupe/runtime/process/descriptor.hpp"
@@ -51,7 +52,8 @@ public:
     return sweeps_.contains(name);
   }
 
-  /// All about the sweep *name*, which exists: as `troupe show` prints it.
+  /// All about the sweep *name*, which exists: {"name", "sweep"}, the last as
+  /// `sweep_data` has it.
   std::string sweep_json(const std::string& name);
 
   /// The folder of the run *name*; nothing if it is not one of the runs.

@@ -7,6 +7,7 @@
 
 #include "tools/troupe/manual.hpp"
 #include "tools/troupe/runs.hpp"
+#include "tools/troupe/storage.hpp"
 #include "tools/troupe/verbs.hpp"
 
 namespace troupe::tool {

@@ -5,14 +5,11 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <ctime>
 #include <fstream>
 #include <string_view>
 #include <utility>
 
-#include "troupe/runtime/config/run_config.hpp"
-#include "troupe/runtime/near_names.hpp"
 #include "troupe/runtime/process/descriptor.hpp"
 #include "troupe/runtime/run_layout.hpp"
 #include "troupe/runtime/storage/checksum.hpp"
@@ -20,7 +17,6 @@
 #include "troupe/runtime/store/end_request.hpp"
 #include "troupe/runtime/store/journal_line.hpp"
 #include "troupe/runtime/store/run_folder.hpp"
-#include "troupe/runtime/sweep/sweep_store.hpp"
 #include "troupe/runtime/text.hpp"
 
 namespace troupe::tool {
@@ -106,38 +102,6 @@ expected<journal_end> read_end(const fs::path& path) {
     if (result.batch || begin == 0)
       return result;
   }
-}
-
-bool is_id(const std::string& text) {
-  return text.size() >= 6
-         && text.find_first_not_of("0123456789abcdef") == text.npos;
-}
-
-/// *given* without a `.` at its end, so that the last part is a name.
-expected<fs::path> plain_path(const std::string& given) {
-  TROUPE_TRY(auto result, absolute_path(given));
-  return result.filename_is_dot() ? result.parent_path() : result;
-}
-
-bool has_folders(const std::string& given) {
-  return given.find('/') != given.npos || given.starts_with('.');
-}
-
-expected<fs::path> with_id(const std::string& id,
-                           const storage_content& storage) {
-  std::vector<fs::path> found;
-  for (auto& path : storage.runs)
-    if (auto x = read_description(path); x && x->id.starts_with(id))
-      found.push_back(path);
-  if (found.size() == 1)
-    return found.front();
-  if (found.empty())
-    return failure(ec::invalid_argument, "no run has such an id");
-  return failure(ec::invalid_argument,
-                 concat("the ids of ", found.size(), " runs begin with ", id,
-                        ": ", found[0].filename().string(), ", ",
-                        found[1].filename().string(),
-                        found.size() > 2 ? ", ..." : ""));
 }
 
 } // namespace
@@ -243,133 +207,6 @@ expected<process_identity> ask_to_end(const fs::path& path, bool preempt) {
   TROUPE_TRY(auto folder, held_folder::follow(path));
   TROUPE_TRY_VOID(send_end_request(folder, {*run.driver, preempt}));
   return *run.driver;
-}
-
-expected<bool> is_run(const fs::path& path) {
-  auto found = expect_run_folder(path);
-  if (found)
-    return true;
-  if (found.error().code == ec::invalid_argument)
-    return false;
-  return tl::unexpected{found.error()};
-}
-
-expected<storage_content> look_into(const fs::path& path) {
-  TROUPE_TRY(auto found, look_up(path));
-  if (!found.exists())
-    return failure(ec::invalid_argument, "there is no folder " + path.string());
-  if (!found.is_folder())
-    return failure(ec::invalid_argument, path.string() + " is not a folder");
-  TROUPE_TRY(auto itself, is_run(path));
-  if (itself)
-    return failure(ec::invalid_argument,
-                   path.string() + " is a run, not a folder of runs: ask for "
-                     + path.parent_path().string());
-  storage_content result;
-  result.path = path;
-  boost::system::error_code code;
-  for (fs::directory_iterator i{path, code}, end; !code && i != end;
-       i.increment(code)) {
-    auto& entry = i->path();
-    auto name = entry.filename().string();
-    auto what = look_up(entry);
-    if (!what) {
-      result.strange.push_back({entry, what.error()});
-      continue;
-    }
-    if (!what->is_folder() || name == "mlruns") // that of MLflow's tracker
-      continue;
-    auto run = is_run(entry);
-    auto sweep = is_sweep(entry);
-    if (!run || !sweep)
-      result.strange.push_back({entry, run ? sweep.error() : run.error()});
-    else if (*run)
-      result.runs.push_back(entry);
-    else if (*sweep)
-      result.sweeps.push_back(entry);
-    else if (!name.starts_with('.'))
-      result.strange.push_back(
-        {entry, {ec::invalid_argument, "not the folder of a run"}});
-  }
-  if (code)
-    return tl::unexpected{storage_error("read folder", path, code.value())};
-  std::ranges::sort(result.runs);
-  std::ranges::sort(result.sweeps);
-  std::ranges::sort(result.strange, {}, &strange_folder::path);
-  auto is_foreign = [](const strange_folder& x) {
-    return x.reason.code == ec::invalid_argument;
-  };
-  if (result.runs.empty() && result.sweeps.empty() && !result.strange.empty()
-      && std::ranges::all_of(result.strange, is_foreign))
-    return failure(ec::invalid_argument,
-                   concat(path.string(),
-                          " is not a folder of runs: none of "
-                          "its ",
-                          result.strange.size(), " folders is a run"));
-  return result;
-}
-
-expected<fs::path> storage_folder(const std::string& given) {
-  auto variable = std::getenv("TROUPE_STORAGE");
-  run_config x;
-  if (!given.empty())
-    x.storage_path = given;
-  else if (variable && *variable)
-    x.storage_path = variable;
-  TROUPE_TRY_VOID(validate(x));
-  return plain_path(resolve(std::move(x)).storage_path.string());
-}
-
-// The runs of a sweep are named as in `lr-search/trial-0003`.
-expected<std::vector<fs::path>> paths_named(const std::string& given,
-                                            const fs::path& storage) {
-  TROUPE_TRY(auto as_path, plain_path(given));
-  TROUPE_TRY(auto in_storage, plain_path((storage / given).string()));
-  if (given.starts_with('.') || given.starts_with('/'))
-    return std::vector{as_path};
-  return has_folders(given) ? std::vector{as_path, in_storage}
-                            : std::vector{in_storage, as_path};
-}
-
-expected<fs::path> find_run(const std::string& given, const fs::path& storage) {
-  TROUPE_TRY(auto as_path, plain_path(given));
-  TROUPE_TRY(auto paths, paths_named(given, storage));
-  auto is_path = has_folders(given);
-  for (auto& path : paths) {
-    TROUPE_TRY(auto found, look_up(path));
-    if (!found.exists())
-      continue;
-    TROUPE_TRY(auto run, is_run(path));
-    if (run)
-      return path;
-    TROUPE_TRY(auto sweep, is_sweep(path));
-    if (sweep)
-      return failure(ec::invalid_argument,
-                     path.string()
-                       + " is a sweep, and not a run: troupe show lists its "
-                         "trials, which are named as in "
-                       + path.filename().string() + '/' + trial_name(0));
-    if (is_path || path == paths.front())
-      return expect_run_folder(path).map([&] { return path; });
-  }
-  auto among = look_into(is_path ? as_path.parent_path() : storage);
-  if (!among && among.error().code != ec::invalid_argument)
-    return tl::unexpected{among.error()};
-  std::vector<std::string> names;
-  if (among)
-    for (auto all : {&among->runs, &among->sweeps})
-      for (auto& x : *all)
-        names.push_back(x.filename().string());
-  if (!is_path && among && is_id(given))
-    if (auto found = with_id(given, *among);
-        found || found.error().message.starts_with("the ids"))
-      return found;
-  auto name = is_path ? as_path.filename().string() : given;
-  return failure(ec::invalid_argument,
-                 (is_path
-                    ? "there is no folder " + as_path.string()
-                    : "there is no run " + given + " in " + storage.string())
-                   + did_you_mean(name, {names.begin(), names.end()}));
 }
 
 color color_of(const std::string& state) {

@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "tools/troupe/live_storage.hpp"
+#include "tools/troupe/storage.hpp"
 #include "tools/troupe/verbs.hpp"
 #include "troupe/callbacks/http/http_server.hpp"
 #include "troupe/callbacks/report_page/html_page.hpp"

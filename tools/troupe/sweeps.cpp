@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "tools/troupe/storage.hpp"
 #include "troupe/callbacks/status_text.hpp"
 #include "troupe/runtime/text.hpp"
 
@@ -219,6 +220,19 @@ std::string best_text(const found_sweep& x) {
   return best ? concat(metric_of(x), '=', number_text(*best->score), " (",
                        best->name, ')')
               : std::string{};
+}
+
+sweep_facts facts_of(const found_sweep& x) {
+  sweep_facts result;
+  result.name = x.name;
+  result.status = x.state_name();
+  for (auto& problem : x.problems)
+    result.complaints.push_back(problem.message);
+  if (x.content)
+    result.content = *x.content;
+  for (auto& one : result.content.history.trials)
+    one = refreshed(std::move(one), x);
+  return result;
 }
 
 json_object to_json(const found_sweep& x) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "tools/troupe/runs.hpp"
+#include "troupe/callbacks/report_page/sweep_page.hpp"
 #include "troupe/runtime/sweep/sweep_store.hpp"
 
 // Sweeps as a reader finds them in a storage folder.
@@ -65,6 +66,9 @@ std::string text_of(const found_sweep::counts& x,
 
 /// "loss=0.25 (trial-0003)"; empty without a score.
 std::string best_text(const found_sweep& x);
+
+/// The sweep as its page shows it, with what trials under way have reported.
+internal::sweep_facts facts_of(const found_sweep& x);
 
 /// The sweep as JSON; names are stable.
 json_object to_json(const found_sweep& x);

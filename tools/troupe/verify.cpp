@@ -2,6 +2,7 @@
 #include <memory>
 
 #include "tools/troupe/runs.hpp"
+#include "tools/troupe/storage.hpp"
 #include "tools/troupe/sweeps.hpp"
 #include "tools/troupe/verbs.hpp"
 #include "troupe/callbacks/status_text.hpp"

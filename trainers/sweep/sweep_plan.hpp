@@ -38,6 +38,8 @@ public:
   const std::shared_ptr<searcher>& chooser() const noexcept {
     return searcher_;
   }
+  /// Whether `compare.html` is wanted: runs without pages have none together.
+  bool makes_page() const noexcept { return request_.run.report_page; }
   bool is_quiet() const noexcept { return request_.run.quiet; }
 
 private:

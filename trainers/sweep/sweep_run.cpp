@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "troupe/callbacks/report_page/sweep_page.hpp"
 #include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
@@ -80,6 +81,10 @@ void sweep_run::note_end_of_start(interrupt asked) noexcept {
     }
     if (auto ok = store_->finish(std::move(x)); !ok)
       fail(ok.error());
+    if (auto ok = plan_.makes_page() ? write_sweep_page(store_->path())
+                                     : expected<void>{};
+        !ok)
+      console_.note("there is no page of the sweep: " + ok.error().message);
   } catch (...) {
     fail(caught("the sweep could not note its end"));
   }

@@ -38,7 +38,7 @@ function buildToolbar() {
   const toolbar = document.getElementById('toolbar');
   if (toolbar.childElementCount && !!toolbar.querySelector('[type="search"]') === charts.length > 6) return;
   toolbar.replaceChildren();
-  for (const name of ['over', 'scale']) {
+  for (const name of data.sweep ? [] : ['over', 'scale']) {
     view[name] = remembered(name, view[name], options[name]);
     toolbar.append(choice(name, options[name], view[name], value => {
       view[name] = value;

@@ -13,6 +13,7 @@ function startLive() {
   live.source?.close();
   charts.length = 0;
   view.filter = '';
+  Object.assign(sweepView, { ranges: new Map(), sort: null, isHeld: false, later: null });
   document.title = live.run || 'Runs';
   applyTheme(remembered('theme', 'auto', options.theme));
   const toolbar = document.getElementById('toolbar');
@@ -26,6 +27,7 @@ function startLive() {
   });
   on('runs', drawList);
   on('run', drawLiveRun);
+  on('sweep', drawLiveSweep);
   on('problem', ({ message }) => sayState(message));
   live.source.addEventListener('open', () => sayState(''));
   live.source.addEventListener('error', () => sayState(live.source.readyState === EventSource.CLOSED
@@ -45,13 +47,35 @@ function drawLiveRun({ name, state, can_stop: canStop, run }) {
   const cursors = new Map(charts.map(x => [x.axisName(), x.cursor]));
   sayState('');
   drawPage({ ...run, name, status: state });
-  document.querySelector('header').prepend(element('nav', { 'aria-label': 'Pages' }, element('a', { href: linkTo() }, 'All runs')));
+  document.querySelector('header').prepend(pagesNav());
   if (canStop) document.querySelector('.title').append(live.stop);
   for (const x of charts) x.cursor = cursors.get(x.axisName()) ?? null;
   for (const x of charts) if (x.cursor !== null && !x.figure.hidden) x.show();
   if (live.stop.contains(focus)) focus.focus();
   else if (chart) charts.find(x => x.title === chart)?.plot.focus({ preventScroll: true });
   scrollTo(left, top);
+}
+
+function drawLiveSweep(news) {
+  if (sweepView.isHeld) {
+    sweepView.later = () => drawLiveSweep(news);
+    return;
+  }
+  const { name, sweep } = news;
+  const [left, top, focus] = [scrollX, scrollY, document.activeElement];
+  const [axis, column] = [focus?.closest?.('.axis')?.dataset.name, focus?.dataset?.column];
+  sayState('');
+  drawPage({ ...sweep, name, isLive: true });
+  document.querySelector('header').prepend(pagesNav());
+  if (axis !== undefined) [...document.querySelectorAll('.axis')].find(x => x.dataset.name === axis)?.querySelector('.grip').focus({ preventScroll: true });
+  if (column) [...document.querySelectorAll('#trials [data-column]')].find(x => x.dataset.column === column)?.focus({ preventScroll: true });
+  scrollTo(left, top);
+}
+
+/// Where the reader came from: all runs and, of a trial, its sweep.
+function pagesNav() {
+  const sweep = live.run.includes('/') ? live.run.slice(0, live.run.indexOf('/')) : '';
+  return element('nav', { 'aria-label': 'Pages' }, element('a', { href: linkTo() }, 'All runs'), ...sweep ? [element('a', { href: linkTo(sweep) }, sweep)] : []);
 }
 
 /// Buttons that ask once more before they end the run.
@@ -79,7 +103,17 @@ function stopButtons(run) {
   return element('span', { class: 'stop' }, button('Stop', 0), button('Stop after a checkpoint', 1), said);
 }
 
-function drawList({ storage, runs, complaints }) {
+/// A row for each sweep, the newest first.
+function sweepRows(sweeps) {
+  const counts = ({ trials, planned }) => [`${trials.finished}${planned === null ? '' : ` of ${planned}`} finished`,
+    ...['failed', 'running', 'stopped'].filter(x => trials[x]).map(x => `${trials[x]} ${x}`)].join(', ');
+  const best = x => x.best === null ? '' : `${x.metric} ${typeof x.best.score === 'number' ? numberText(x.best.score) : x.best.score} (${x.best.trial})`;
+  return [...sweeps].sort((a, b) => (b.started ?? '').localeCompare(a.started ?? '')).map(x => [element('a', { href: linkTo(x.name) }, x.name),
+    element('span', { class: 'status', 'data-status': x.state }, x.state), counts(x), x.started ? timeElement(Date.parse(x.started) / 1000) : '',
+    x.seconds === null ? '' : timeText(x.seconds), best(x), [x.reason, ...x.problems.map(y => y.message)].filter(y => y).join('; ')]);
+}
+
+function drawList({ storage, runs, sweeps, complaints }) {
   data = { begin: 0 }; // of the times
   const started = x => x.started ? timeElement(Date.parse(x.started) / 1000) : '';
   const score = x => x.score === null ? '' : `${x.score_name} ${typeof x.score === 'number' ? numberText(x.score) : x.score}`;
@@ -89,8 +123,13 @@ function drawList({ storage, runs, complaints }) {
   const focus = document.activeElement?.getAttribute('href');
   document.querySelector('header').replaceChildren(element('div', { class: 'title' }, element('h1', {}, 'Runs'), element('span', { class: 'hint' }, storage)),
     ...complaints.length ? [notice('', 'Not everything in this folder could be shown.', element('ul', {}, ...complaints.map(x => element('li', {}, x))))] : []);
-  document.querySelector('main').replaceChildren(rows.length ? table('Runs', [['Run'], ['Status'], ['Reports', 'number'], ['Restarts', 'number'],
+  const lists = [];
+  if (sweeps.length) lists.push(element('h2', {}, 'Sweeps'), table('Sweeps', [['Sweep'], ['Status'], ['Trials'], ['Began (UTC)'], ['Time span', 'number'],
+    ['Best', 'number'], ['Reason', 'long']], sweepRows(sweeps)));
+  if (sweeps.length && rows.length) lists.push(element('h2', {}, 'Runs'));
+  if (rows.length || !sweeps.length) lists.push(rows.length ? table('Runs', [['Run'], ['Status'], ['Reports', 'number'], ['Restarts', 'number'],
     ['Checkpoints', 'number'], ['Began (UTC)'], ['Time span', 'number'], ['Last score', 'number'], ['Error', 'long']], rows) : hint('There are no runs yet.'));
+  document.querySelector('main').replaceChildren(...lists);
   sayState('');
   if (focus) [...document.querySelectorAll('main a')].find(x => x.getAttribute('href') === focus)?.focus({ preventScroll: true });
 }

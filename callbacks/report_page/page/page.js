@@ -12,8 +12,9 @@ function runOverview() {
 }
 
 function overview(sections) {
-  return [...data.runs ? comparedOverview() : runOverview(),
-    ...data.complaints.length ? [notice('', data.runs ? 'Not everything of these runs could be shown.' : 'Not everything of this run could be shown.',
+  const what = data.sweep ? 'this sweep' : data.runs ? 'these runs' : 'this run';
+  return [...data.sweep ? sweepOverview() : data.runs ? comparedOverview() : runOverview(),
+    ...data.complaints.length ? [notice('', `Not everything of ${what} could be shown.`,
       element('ul', {}, ...data.complaints.map(x => element('li', {}, x))))] : [],
     element('nav', { 'aria-label': 'Sections' }, ...sections.map(([id, link]) => element('a', { href: `#${id}` }, link)))];
 }
@@ -55,9 +56,10 @@ function drawPage(next) {
     data.checkpoints = { marks: [] };
     data.begin = Math.min(...data.runs.map(x => x.begin ?? Infinity));
   }
-  const sections = data.runs ? comparedSections : runSections;
+  const sections = data.sweep ? sweepSections : data.runs ? comparedSections : runSections;
   document.querySelector('header').replaceChildren(...overview(sections));
   placeSections(sections);
+  if (data.sweep) showChosen();
   if (charts.length && !document.getElementById('announcement'))
     document.body.append(element('div', { id: 'announcement', 'aria-live': 'polite', style: 'position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%)' }));
   buildToolbar();

@@ -1,5 +1,6 @@
 // Sweeps whose trials are real runs.
 
+#include <algorithm>
 #include <csignal>
 #include <map>
 
@@ -8,6 +9,7 @@
 
 #include <gmock/gmock.h>
 #include <troupe/sweep.hpp>
+#include <troupe/trackers.hpp>
 
 #include "tests/integration/run/victim.hpp"
 #include "tests/support/temporary_folder.hpp"
@@ -359,6 +361,35 @@ TEST_F(sweep_test, prepares_each_trial) {
   EXPECT_THAT(prepared, testing::ElementsAre("trial-0000", "trial-0001"));
   EXPECT_TRUE(fs::exists(path() / "trial-0001" / "run.json"));
   EXPECT_FALSE(fs::exists(path() / "trial-0001" / "metrics.csv"));
+}
+
+TEST_F(sweep_test, gives_each_trial_trackers_of_its_own) {
+  auto with = [&](std::shared_ptr<const tracker> one) {
+    auto options = run();
+    options.run.trackers = {std::move(one)};
+    return sweep{
+      data_parallel_trainer{train, settings{}, options},
+      widths(3),
+      {.metric = "loss", .searcher = grid_search(), .max_concurrent = 2}}
+      .fit();
+  };
+  auto x = with(prometheus_tracker());
+  EXPECT_THAT(message_of(x),
+              HasSubstr("the tracker prometheus serves one run at a time"));
+  x = with(result_json_tracker());
+  ASSERT_FALSE(x.error) << x.error->message;
+  for (auto& one : x.trials) {
+    auto lines = bytes_of(path() / one.name / "result.json");
+    EXPECT_EQ(std::ranges::count(lines, '\n'), 3) << one.name;
+  }
+}
+
+TEST_F(sweep_test, makes_a_page_of_all_trials) {
+  auto x = search(widths(2), {.searcher = grid_search()});
+  ASSERT_FALSE(x.error) << x.error->message;
+  auto page = bytes_of(path() / "compare.html");
+  EXPECT_THAT(page, HasSubstr("finished: 2 trials; best loss "));
+  EXPECT_THAT(page, HasSubstr(R"("page":"trial-0001/report.html")"));
 }
 
 int sweep_as_victim(const fs::path& storage, const std::string& go) {

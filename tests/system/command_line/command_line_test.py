@@ -427,7 +427,7 @@ class CompareTest(CommandLineTest):
 
     def test_wrong_runs_and_files_are_refused(self):
         self.runs.make("digits")
-        for words, why in ((["digits"], "--help"), (["digits", "digist"], "did you mean digits?"),
+        for words, why in (([], "--help"), (["digits"], "is one run"), (["digits", "digist"], "did you mean digits?"),
                            (["digits", self.storage / "digits"], "is given twice"),
                            (["digits", self.storage], "is not the folder of a run")):
             self.assertIn(why, troupe("compare", *words, "-s", self.storage, code=2)[1])

@@ -101,6 +101,16 @@ class ServeTest(base.CommandLineTest):
         self.addCleanup(gate.close)
         return driver, gate
 
+    def browser(self):
+        program = os.environ.get("TROUPE_CHROMIUM") or shutil.which("chromium")
+        if not program:
+            if os.environ.get("CI") == "true":
+                self.fail("there is no chromium on PATH: run ./dev test")
+            self.skipTest("there is no chromium on PATH and TROUPE_CHROMIUM is not set: run ./dev test")
+        browser = Chromium(program)
+        self.addCleanup(browser.close)
+        return browser
+
 
 class LiveTest(ServeTest):
     def test_the_list_grows_with_the_runs_of_the_folder(self):
@@ -366,16 +376,6 @@ class Chromium:
 
 
 class BrowserTest(ServeTest):
-    def browser(self):
-        program = os.environ.get("TROUPE_CHROMIUM") or shutil.which("chromium")
-        if not program:
-            if os.environ.get("CI") == "true":
-                self.fail("there is no chromium on PATH: run ./dev test")
-            self.skipTest("there is no chromium on PATH and TROUPE_CHROMIUM is not set: run ./dev test")
-        browser = Chromium(program)
-        self.addCleanup(browser.close)
-        return browser
-
     def test_a_curve_grows_and_the_button_stops_the_run(self):
         points = """(document.querySelector('[data-group="metrics"] [data-name="loss"] .curve')?.getAttribute('d') ?? '').split(',').length - 1"""
         state = "document.querySelector('.title .status')?.textContent"

@@ -3,6 +3,7 @@
   sweeps_test.py TROUPE GATED_RUN [unittest arguments]
 """
 import unittest
+from pathlib import Path
 
 import command_line_test as base  # takes the programs from the command line
 import serve_test
@@ -124,12 +125,12 @@ class ServedSweepTest(SweepTest):
         with server.watch() as events, server.watch("search") as of_sweep, server.watch("search/trial-0002") as of_trial:
             serve_test.until(events, lambda kind, x: kind == "runs" and x["runs"] == [] and x["sweeps"][0]["state"] == "running")
             first = serve_test.until(of_sweep, lambda kind, x: kind == "sweep")
-            self.assertEqual([y["state"] for y in first["trial_list"]], ["finished", "errored", "running"])
+            self.assertEqual([[y["status"], y["reports"]] for y in first["sweep"]["trials"]], [["finished", 4], ["errored", 1], ["running", 2]])
             serve_test.until(of_trial, lambda kind, x: kind == "run" and x["run"]["reports"] == 2 and x["can_stop"])
             gate.close()
             serve_test.until(of_trial, lambda _, x: x["state"] == "finished")
-            last = serve_test.until(of_sweep, lambda _, x: x["state"] == "finished")
-            self.assertEqual(last["trial_list"][2]["score"], 0.75)
+            last = serve_test.until(of_sweep, lambda _, x: x["sweep"]["status"] == "finished")
+            self.assertEqual(last["sweep"]["trials"][2]["score"], 0.75)
             serve_test.until(events, lambda _, x: x["sweeps"][0]["trials"]["finished"] == 2)
         driver.communicate(timeout=base.LIMIT_S)
 
@@ -151,6 +152,45 @@ class ServedSweepTest(SweepTest):
         for name in ("search/../digits", "digits/checkpoints", "search/trial-0000/logs", "search/trial-9999", "../storage/digits"):
             with server.watch(name) as events:
                 self.assertEqual(next(events)[0], "problem", name)
+
+    def test_a_browser_shows_a_sweep_its_trials_and_the_way_back(self):
+        driver, gate = self.hold_search()
+        self.runs.make("digits")
+        browser = self.browser()
+        browser.call("Page.navigate", url=self.serve().url)
+        browser.wait("document.querySelectorAll('main table').length === 2")
+        row = browser.run("[...document.querySelectorAll('main tbody tr')].find(x => x.textContent.includes('search')).textContent")
+        for part in ("running", "1 of 3 finished, 1 failed, 1 running", "loss 0.25 (trial-0000)"):
+            self.assertIn(part, row)
+        browser.run("[...document.querySelectorAll('main a')].find(x => x.textContent === 'search').click()")
+        browser.wait("document.querySelectorAll('.parallel .trial').length === 3")
+        browser.run("document.querySelector('button[data-column=reports]').click()")
+        self.assertEqual(browser.run("[...document.querySelectorAll('#trials tbody th')].map(x => x.textContent).join()"),
+                         "trial-0001,trial-0002,trial-0000")
+        browser.run("[...document.querySelectorAll('#trials a')].find(x => x.textContent === 'trial-0002').click()")
+        browser.wait("document.querySelector('.stop') && document.querySelector('.title h1').textContent === 'search/trial-0002'")
+        browser.run("[...document.querySelectorAll('nav[aria-label=Pages] a')].find(x => x.textContent === 'search').click()")
+        browser.wait("document.querySelectorAll('.parallel .trial').length === 3")
+        browser.run("document.querySelector('button[data-column=reports]').click()")
+        self.finish(driver, gate)
+        browser.wait("document.querySelector('.title .status').textContent === 'finished'")
+        self.assertEqual(browser.run("document.querySelector('#trials thead [aria-sort]').textContent"), "Reports")
+        self.assertEqual(browser.complaints, [])
+
+
+class CompareTest(SweepTest):
+    def test_a_sweep_has_a_page_of_all_trials(self):
+        folder = self.runs.make("search", *self.SEARCH[:-2])
+        own = (folder / "compare.html").read_text()
+        self.assertIn("finished: 3 trials, 1 failed; best loss 0.25: trial-0000 (trial=0)", own)
+        self.assertIn('"page":"trial-0002/report.html"', own)
+        page = Path(self.runs.folder.name) / "page.html"
+        x = base.troupe_json("compare", "search", "-s", self.storage, "--output", page)
+        self.assertEqual([x["page"], len(x["trial_list"])], [str(page), 3])
+        self.assertNotIn("/report.html", page.read_text())  # which does not lie beside it
+        self.runs.make("digits")
+        self.assertIn("is one run: name another to compare it with, or a sweep",
+                      base.troupe("compare", "digits", "-s", self.storage, code=2)[1])
 
 
 if __name__ == "__main__":

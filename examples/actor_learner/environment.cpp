@@ -143,7 +143,8 @@ void keep_running(const std::stop_token& stop, const std::string& socket,
 } // namespace
 
 int be_environment(int argc, char** argv) {
-  auto cfg = troupe::parse_config<options>(argc, argv);
+  // The variables of the environment, which it inherits, are for the learners.
+  auto cfg = troupe::parse_config<options>(argc, argv, {.environment = ""});
   troupe::system_config settings;
   caf::actor_system system{settings};
   auto exchange = troupe::connect<exchange_actor>(system, cfg.socket);

@@ -264,6 +264,10 @@ class Torchmetrics(ExampleTest):
 class ActorLearner(ExampleTest):
     program = "actor_learner"
 
+    def test_an_environment_takes_no_field_of_the_learners_from_its_variables(self):
+        _, said = self.run_example("environment", "--socket", "none", code=1, environment={"TROUPE_CONFIG_GOAL": "300"})
+        self.assertIn("none", said)
+
     def test_reaches_the_goal_although_an_environment_and_a_learner_are_killed(self):
         program = subprocess.Popen([PROGRAMS / self.program, "--name", "pole"], cwd=self.folder, stdout=subprocess.PIPE,
                                    stdin=subprocess.DEVNULL, text=True)

@@ -238,7 +238,7 @@ void callback_chain_state::answered(callback_done done) {
   auto& failures = done.failures;
   links[current].refused = !failures.empty();
   if (done.order)
-    rounds.front().answer.order = std::move(done.order);
+    rounds.front().answer.orders.push_back(std::move(*done.order));
   for (auto& x : failures)
     x = {ec::callback_failed,
          name_of(current, links[current].who.name) + " failed in "

@@ -22,8 +22,10 @@ caf::result<run_status> driver_state::follow_from_now(run_observer_actor who) {
   if (is_known)
     return status();
   monitor(self, who, [this](const caf::down_msg& x) { lost(x); });
-  tell(followers.emplace_back(follower{std::move(who)}),
-       before_run{context_at(machine->attempt())});
+  auto& known = followers.emplace_back(follower{std::move(who)});
+  tell(known, before_run{context_at(machine->attempt())});
+  if (ending.is_stored()) // The others have been told.
+    tell(known, after_run{args.monitor->prepared().unpacked_if_possible()});
   return status();
 }
 

@@ -194,6 +194,8 @@ void driver_state::heard(const callback_done& x) {
     note_callback_failure(failure.message);
   if (x.order)
     obey(*x.order);
+  for (auto& order : x.orders)
+    obey(order);
   if (x.abort && !ending.has_begun())
     apply(run_events::run_failed{x.failures.front()});
 }

@@ -109,9 +109,12 @@ struct callback_done {
   /// Callbacks without which the run continues: they were not called.
   std::vector<std::string> skipped;
   std::optional<run_order> order; ///< What the run is to do now.
+  /// Of several actors in one answer: what each ordered, one after the other.
+  std::vector<run_order> orders = {};
 };
 
-TROUPE_INSPECT(callback_done, seconds, abort, failures, times, skipped, order)
+TROUPE_INSPECT(callback_done, seconds, abort, failures, times, skipped, order,
+               orders)
 
 /// The USER CALLBACK actor: hands events to the user's callbacks, in order.
 using user_callback_actor = caf::typed_actor<

@@ -43,6 +43,9 @@ public:
   /// Whether the end is stored, or on its way to storage.
   bool is_storing() const noexcept { return phase_ >= phase::storing; }
 
+  /// Whether callbacks have been asked for the last time.
+  bool is_stored() const noexcept { return phase_ == phase::stored; }
+
 private:
   enum class phase : std::uint8_t { not_begun, begun, storing, stored };
 

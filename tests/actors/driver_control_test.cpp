@@ -224,6 +224,37 @@ TEST_F(driver_control_test, one_that_follows_orders_with_its_answer) {
   EXPECT_EQ(outcome().stop_reason, "seen enough");
 }
 
+TEST_F(driver_control_test, each_of_two_actors_may_order_for_the_same_event) {
+  auto other = std::make_shared<follower_log>();
+  log->order = run_order{complete_run{"seen enough"}};
+  other->order = run_order{resize_callback_queue{5}};
+  for (auto& x : {log, other})
+    actors.push_back(
+      {"actor",
+       caf::actor_cast<user_callback_actor>(system.spawn(logging_follower, x)),
+       true});
+  run();
+  report(0);
+  auto last = report(1);
+  ASSERT_TRUE(last->value && last->value->stop);
+  EXPECT_EQ(last->value->stop->reason, "seen enough");
+  finish();
+  EXPECT_EQ(outcome().stop_reason, "seen enough");
+}
+
+TEST_F(driver_control_test, one_that_comes_after_the_end_hears_of_it) {
+  run();
+  log->keeps_quiet = true;
+  follow();
+  finish();
+  EXPECT_EQ(log->heard.back(), "after_run finished");
+  log = std::make_shared<follower_log>();
+  follow();
+  EXPECT_THAT(log->heard, ElementsAre("before_run 0", "after_run finished"));
+  system.pass(driver_state::followers_limit);
+  EXPECT_EQ(outcome().status, run_status_kind::finished);
+}
+
 TEST_F(driver_control_test, no_report_waits_for_one_that_does_not_answer) {
   run();
   log->keeps_quiet = true;

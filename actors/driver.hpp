@@ -192,6 +192,7 @@ struct driver_state {
   std::size_t callbacks_under_way = 0;
   std::vector<follower> followers;
   std::map<int, caf::actor> mailboxes; ///< By rank, of this attempt.
+  int mailboxes_expected = 0; ///< Its world size; 0: none has been opened.
   std::vector<rank_observer_actor> rank_observers;
   std::size_t last_calls = 0; ///< Followers that have yet to answer the end.
   run_status shown;

@@ -16,6 +16,7 @@ caf::result<caf::actor> driver_state::open(open_mailbox& x,
   if (!group_alive || !begun || begun->attempt != x.attempt)
     return to_caf({ec::stopped, concat("attempt ", x.attempt, " is over")});
   auto rank = x.rank;
+  mailboxes_expected = x.world_size;
   caf::actor relay = self->system().spawn(
     mailbox_relay,
     mailbox_relay_args{std::move(x), std::move(box), driver_actor{self}});
@@ -50,11 +51,15 @@ void driver_state::close_mailboxes() {
   for (auto& [rank, relay] : mailboxes)
     send_anonymous(relay, attempt_over{machine->attempt()});
   mailboxes.clear();
+  mailboxes_expected = 0;
   announce_mailboxes();
 }
 
 ranks_changed driver_state::known_ranks() const {
-  return {machine->attempt(), args.world_size, mailboxes};
+  // Ranks open theirs before the group says how many there are now.
+  return {machine->attempt(),
+          mailboxes_expected > 0 ? mailboxes_expected : args.world_size,
+          mailboxes};
 }
 
 void driver_state::announce_mailboxes() {

@@ -47,6 +47,8 @@ caf::skippable_result mailbox_relay_state::pass_on(caf::message& x) {
       return to_caf({code, std::move(why)});
     // An error would end a sender that does not expect it.
     window.drop();
+    if (window.is_empty()) // No message will be taken.
+      tell_drops();
     return caf::delegated<caf::message>{};
   };
   if (x.size() != 1)
@@ -57,27 +59,32 @@ caf::skippable_result mailbox_relay_state::pass_on(caf::message& x) {
     return refuse(ec::mailbox_full,
                   concat(rank_text(), " takes no more messages now: ",
                          window.capacity(), " wait for its loop, the limit"));
-  if (auto ok = prepare(x); !ok) {
+  auto hold = prepare(x);
+  if (!hold) {
     window.give_back(1);
-    return refuse(ok.error().code, ok.error().message);
+    return refuse(hold.error().code, hold.error().message);
   }
   auto id = next_id++;
   if (wants_answer)
     unanswered.emplace(id, self->make_response_promise());
-  send(self, args.postbox,
-       mail{id, wants_answer, args.order.node_rank == 0, std::move(x)});
+  if (*hold)
+    held.emplace_back(id, *hold);
+  send(
+    self, args.postbox,
+    mail{id, wants_answer, args.order.is_near, std::move(x), std::move(*hold)});
   return caf::delegated<caf::message>{};
 }
 
-expected<void> mailbox_relay_state::prepare(const caf::message& x) {
+expected<shared_hold> mailbox_relay_state::prepare(const caf::message& x) {
   if (args.postbox.node() == self->system().node())
-    return {};
-  near_scope scope{args.order.node_rank == 0};
+    return shared_hold{};
+  // All of it, also what has no descriptor yet: the message is saved once more
+  // when it leaves, and there may be room for one by then.
+  auto holds = std::make_shared<std::vector<shared_hold>>();
+  near_scope scope{args.order.is_near, holds.get()};
   TROUPE_TRY_VOID(
     check_length(self->system(), x, "a message to " + rank_text()));
-  if (scope.has_shared())
-    held.emplace_back(next_id, x);
-  return {};
+  return holds->empty() ? shared_hold{} : shared_hold{std::move(holds)};
 }
 
 void mailbox_relay_state::answer(mail_answer& x) {
@@ -96,6 +103,10 @@ void mailbox_relay_state::taken(const mail_taken& x) {
   // The rank reads messages in order, and takes none that it has not read.
   while (!held.empty() && held.front().first < messages_taken)
     held.pop_front();
+  tell_drops();
+}
+
+void mailbox_relay_state::tell_drops() {
   if (auto dropped = window.news_of_drops())
     send(self, args.postbox, mail_dropped{*dropped});
 }
@@ -123,7 +134,7 @@ caf::behavior mailbox_relay(mailbox_relay_state::pointer self,
     [&state](caf::scheduled_actor*, caf::message& x) -> caf::skippable_result {
       return state.pass_on(x);
     });
-  return {
+  caf::message_handler behavior{
     [&state](mail_answer& x) { state.answer(x); },
     [&state](const mail_taken& x) { state.taken(x); },
     // The attempt is over, or the rank has closed its mailbox.
@@ -131,6 +142,10 @@ caf::behavior mailbox_relay(mailbox_relay_state::pointer self,
       state.end({ec::stopped, state.rank_text() + " takes no more messages"});
     },
   };
+  // Whoever has the handle of a rank may link to it, or send an exit message:
+  // the mailbox is the rank's.
+  return with_exit_handler(
+    self, [] {}, std::move(behavior));
 }
 
 } // namespace troupe::internal

@@ -37,20 +37,22 @@ struct mailbox_relay_state {
   caf::skippable_result pass_on(caf::message& x);
   void answer(mail_answer& x);
   void taken(const mail_taken& x);
+  /// Says to the rank how many messages were dropped, if there are more.
+  void tell_drops();
   /// The rank takes no more messages: answers those that wait for its loop.
   void end(const error& reason);
   std::string rank_text() const;
-  /// Keeps what *x* shares with the rank until that has it. An error: *x* is
-  /// too long.
-  expected<void> prepare(const caf::message& x);
+  /// A hold on what *x* shares with the rank, for as long as it takes until
+  /// that has it; null: nothing. An error: *x* is too long.
+  expected<shared_hold> prepare(const caf::message& x);
 
   pointer self = nullptr;
   mailbox_relay_args args;
   mailbox_window window{1};
   std::uint64_t next_id = 0;
   std::uint64_t messages_taken = 0;
-  /// Messages whose bytes the rank maps, with their ids.
-  std::deque<std::pair<std::uint64_t, caf::message>> held;
+  /// What the rank maps, with the ids of the messages.
+  std::deque<std::pair<std::uint64_t, shared_hold>> held;
   std::map<std::uint64_t, caf::response_promise> unanswered;
 };
 

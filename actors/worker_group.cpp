@@ -322,6 +322,9 @@ worker_group_actor::behavior_type worker_group(worker_group_state::pointer self,
                    postbox_actor& box) -> caf::result<caf::actor> {
       if (!state.current(x.attempt))
         return to_caf(state.too_late(x.attempt));
+      // The ranks of the driver's host, the first one, are not those of node 0
+      // if it has none.
+      x.is_near = &state.host_of(x.rank) == &state.args.hosts.front();
       return delegate(self, state.driver, std::move(x), std::move(box));
     },
     [&state](store_set& x) { return state.set(x); },

@@ -40,6 +40,8 @@ public:
   /// Makes *box* known; the result is what others send to.
   expected<caf::actor> open_mailbox(const internal::open_mailbox& x,
                                     const postbox_actor& box);
+  bool has_mailbox() const noexcept { return has_mailbox_; }
+  void note_mailbox(bool is_there) noexcept { has_mailbox_ = is_there; }
   caf::actor_system& system() noexcept { return system_; }
   network_thread* network() noexcept { return network_; }
   const agent_link& args() const noexcept { return args_; }
@@ -65,6 +67,7 @@ private:
   std::deque<report_request> under_way_;
   std::uint64_t barriers_ = 0;
   std::size_t logged_ = 0; // since the last one that was awaited
+  bool has_mailbox_ = false;
   remote_store store_;
 };
 

@@ -31,6 +31,11 @@ void mail_queue::note_dropped(std::uint64_t messages) {
   dropped_ = messages;
 }
 
+void mail_queue::note_unread() {
+  std::lock_guard guard{mutex_};
+  ++unread_;
+}
+
 void mail_queue::end(const error& reason) {
   std::lock_guard guard{mutex_};
   end_reason_ = reason;
@@ -90,7 +95,7 @@ std::size_t mail_queue::size() const {
 
 std::uint64_t mail_queue::dropped() const {
   std::lock_guard guard{mutex_};
-  return dropped_;
+  return dropped_ + unread_;
 }
 
 error mail_queue::end_reason() const {

@@ -34,7 +34,11 @@ public:
   /// Calls the handler of its type, if there is one, or keeps it for the loop.
   void push(mail x);
 
+  /// The relay had to drop *messages* so far.
   void note_dropped(std::uint64_t messages);
+
+  /// A message that wanted no answer could not be read.
+  void note_unread();
 
   /// No message is waited for any more, because of *reason*.
   void end(const error& reason);
@@ -74,7 +78,8 @@ private:
   std::condition_variable changed_;
   std::map<caf::type_id_t, std::deque<mail>> waiting_;
   std::size_t size_ = 0;
-  std::uint64_t dropped_ = 0;
+  std::uint64_t dropped_ = 0; // by the relay
+  std::uint64_t unread_ = 0;
   error end_reason_;
   mailbox_returns returns_;
   std::function<void(std::uint64_t)> give_back_;

@@ -16,6 +16,9 @@ using namespace internal;
 
 namespace {
 
+/// A longer limit on a wait is none.
+constexpr std::chrono::hours longest_limit{10 * 365 * 24};
+
 /// The link of *context*, which *call* needs.
 actor_link& link_of(train_context& context, const char* call) {
   auto link = dynamic_cast<actor_link*>(&rank_access{context}.link_for(call));
@@ -28,7 +31,9 @@ actor_link& link_of(train_context& context, const char* call) {
 /// Behavior of the POSTBOX actor, of *rank*.
 postbox_actor::behavior_type postbox(postbox_actor::pointer self, int rank,
                                      std::shared_ptr<mail_queue> queue) {
-  auto refuse = [self, rank](const mail& x) {
+  auto refuse = [self, rank, queue](const mail& x) {
+    if (!x.wants_answer)
+      queue->note_unread();
     auto relay = caf::actor_cast<caf::actor>(self->current_sender());
     open_answer{relay, x.id, x.wants_answer}.refuse(
       {ec::invalid_argument,
@@ -93,23 +98,29 @@ public:
       leave_loop({ec::invalid_argument,
                   concat("rank ", context.rank(),
                          ": the capacity of a mailbox must be at least 1")});
+    // Both would have the one place of `on_end`, and the rank one relay.
+    if (link_.has_mailbox())
+      leave_loop({ec::conflict,
+                  concat("rank ", context.rank(),
+                         " has a mailbox: end it before you make another")});
     queue_ = std::make_shared<mail_queue>(
       capacity_, [relay = relay_](std::uint64_t places) {
         send_anonymous(*relay, mail_taken{places});
       });
-    auto& own = link_.args();
-    own.control->on_end(
+    open();
+    link_.note_mailbox(true);
+    link_.args().control->on_end(
       [queue = queue_, network = link_.network()](const error& reason) {
         queue->end(reason);
         if (network)
           network->wake();
       },
       loop_control::listener::mailbox);
-    open();
   }
 
   ~mailbox_core() {
     link_.args().control->on_end({}, loop_control::listener::mailbox);
+    link_.note_mailbox(false);
     queue_->close();
     send_anonymous(*relay_, attempt_over{link_.args().attempt});
     caf::anon_send_exit(box_, caf::exit_reason::user_shutdown);
@@ -127,6 +138,9 @@ public:
 
   void wait(caf::type_id_t type,
             std::optional<std::chrono::milliseconds> limit) {
+    // A clock cannot tell the end of all times.
+    if (limit && *limit > longest_limit)
+      limit = std::nullopt;
     if (queue_->is_ready(type))
       return;
     auto shown = link_.activity();
@@ -147,9 +161,11 @@ private:
              : link_.system().spawn(postbox, rank, queue_);
     auto facts = rank_access{context_}.facts();
     auto answer = link_.open_mailbox(
-      {facts.attempt, facts.rank, facts.node_rank, capacity_}, box_);
-    if (!answer)
+      {facts.attempt, facts.rank, facts.world_size, capacity_}, box_);
+    if (!answer) {
+      caf::anon_send_exit(box_, caf::exit_reason::user_shutdown);
       leave_loop(std::move(answer.error()));
+    }
     *relay_ = std::move(*answer);
   }
 

@@ -90,7 +90,8 @@ private:
 };
 
 /// The mailbox of a rank: actors of a service, and of other processes, send
-/// messages to its loop. One per rank at a time; for the loop's thread alone.
+/// messages to its loop. One per rank at a time (a second one throws); for the
+/// loop's thread alone.
 ///
 /// Those who send get the rank's handle by `follow_ranks`. A restarted rank
 /// never sees messages of the attempt before. All calls throw `train_error`,
@@ -118,7 +119,7 @@ public:
     return std::move(*unpacked<T>(wait(caf::type_id_v<T>, std::nullopt)));
   }
 
-  /// The same, at most *limit*.
+  /// The same, at most *limit*; above ten years there is none.
   template <class T>
   std::optional<received<T>> receive(std::chrono::milliseconds limit) {
     internal::check_message_type<T>();
@@ -149,7 +150,8 @@ public:
   /// Messages that wait for the loop.
   std::size_t waiting() const;
 
-  /// Messages dropped for want of room, whose senders wanted no answer.
+  /// Messages dropped whose senders wanted no answer: there was no room, or
+  /// they were refused, or this rank could not read them.
   std::uint64_t dropped() const;
 
   /// This rank as others know it. It may travel in messages.

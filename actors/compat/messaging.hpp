@@ -5,6 +5,7 @@
 #include <utility>
 
 #include <caf/actor_addr.hpp>
+#include <caf/behavior.hpp>
 #include <caf/binary_deserializer.hpp>
 #include <caf/binary_serializer.hpp>
 #include <caf/byte_buffer.hpp>
@@ -94,6 +95,20 @@ with_exit_handler(Self* self, F on_exit,
     return {caf::unsafe_behavior_init,
             caf::message_handler{std::move(handler)}.or_else(
               std::move(behavior.unbox()))};
+  } else {
+    self->set_exit_handler(std::move(handler));
+    return behavior;
+  }
+}
+
+/// The same for an actor without a type.
+template <class Self, class F>
+caf::behavior with_exit_handler(Self* self, F on_exit,
+                                caf::message_handler behavior) {
+  auto handler = [f = std::move(on_exit)](caf::exit_msg&) { f(); };
+  if constexpr (caf_1) {
+    return caf::message_handler{std::move(handler)}.or_else(
+      std::move(behavior));
   } else {
     self->set_exit_handler(std::move(handler));
     return behavior;

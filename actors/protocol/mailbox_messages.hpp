@@ -47,18 +47,20 @@ namespace internal {
 struct open_mailbox {
   std::uint64_t attempt = 0;
   int rank = 0;
-  int node_rank = 0;          ///< Its host; 0: that of the driver.
+  int world_size = 1;         ///< Of the attempt.
   std::uint64_t capacity = 1; ///< Messages that may wait for its loop.
+  bool is_near = false; ///< On the driver's host; the worker group knows it.
 };
 
-TROUPE_INSPECT(open_mailbox, attempt, rank, node_rank, capacity)
+TROUPE_INSPECT(open_mailbox, attempt, rank, world_size, capacity, is_near)
 
 /// A message of a user, on its way to the loop.
 struct mail {
   std::uint64_t id = 0;
   bool wants_answer = false;
-  bool is_near = false; ///< The rank is on the host of its relay.
-  caf::message body;    ///< Empty: the rank cannot read it.
+  bool is_near = false;  ///< The rank is on the host of its relay.
+  caf::message body;     ///< Empty: the rank cannot read it.
+  shared_hold hold = {}; ///< On what *body* shares; it does not travel.
 };
 
 template <class Inspector>
@@ -93,8 +95,8 @@ struct mail_taken {
 
 TROUPE_INSPECT(mail_taken, messages)
 
-/// So many messages that wanted no answer were dropped so far, for want of
-/// room.
+/// So many messages that wanted no answer were dropped so far: there was no
+/// room, or they were refused.
 struct mail_dropped {
   std::uint64_t messages = 0;
 };

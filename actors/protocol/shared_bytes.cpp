@@ -27,10 +27,44 @@ namespace {
 /// Less is sent with the message: to map memory costs more.
 constexpr std::size_t least_shared = 64 * 1024;
 
-/// Most blocks that may keep a descriptor; others get one while they are sent.
-constexpr int most_descriptors = 128;
+/// Most blocks that may keep a descriptor; others get one while they are sent,
+/// or travel with the message: a process may have 1024 in all.
+constexpr int most_kept = 128;
+constexpr int most_descriptors = 256;
 
 std::atomic<int> descriptors = 0;
+
+/// A place among those that *limit* allows, until it is destroyed.
+class descriptor_place {
+public:
+  descriptor_place() noexcept = default;
+  explicit descriptor_place(int limit) noexcept
+    : is_taken_(++descriptors <= limit) {
+    if (!is_taken_)
+      --descriptors;
+  }
+  ~descriptor_place() {
+    if (is_taken_)
+      --descriptors;
+  }
+  descriptor_place(descriptor_place&& x) noexcept
+    : is_taken_(std::exchange(x.is_taken_, false)) {}
+  descriptor_place& operator=(descriptor_place&& x) noexcept {
+    std::swap(is_taken_, x.is_taken_);
+    return *this;
+  }
+
+  explicit operator bool() const noexcept { return is_taken_; }
+
+private:
+  bool is_taken_ = false;
+};
+
+/// Memory that another process can map, and its place.
+struct counted_memory {
+  descriptor_place place;
+  unique_fd file;
+};
 
 unique_fd memory_with(std::span<const std::byte> bytes) {
   unique_fd memory{::memfd_create("troupe-message", MFD_CLOEXEC)};
@@ -43,6 +77,17 @@ unique_fd memory_with(std::span<const std::byte> bytes) {
   return memory;
 }
 
+/// Nothing if there is no room.
+counted_memory counted_memory_with(std::span<const std::byte> bytes,
+                                   int limit) {
+  counted_memory result{descriptor_place{limit}, {}};
+  if (result.place)
+    result.file = memory_with(bytes);
+  if (result.file.get() < 0)
+    return {};
+  return result;
+}
+
 } // namespace
 
 /// The memory of `shared_bytes`: of this process alone, or such that others can
@@ -50,15 +95,13 @@ unique_fd memory_with(std::span<const std::byte> bytes) {
 class bytes_block {
 public:
   explicit bytes_block(std::span<const std::byte> bytes) {
-    if (bytes.size() >= least_shared && ++descriptors <= most_descriptors)
-      memory_ = memory_with(bytes);
-    if (map(memory_, bytes.size(), 0)) {
-      counted_ = true;
+    if (bytes.size() >= least_shared)
+      memory_ = counted_memory_with(bytes, most_kept);
+    if (map(memory_.file, bytes.size(), 0)) {
+      keeps_ = true;
       return;
     }
-    memory_.reset();
-    if (bytes.size() >= least_shared)
-      --descriptors;
+    memory_ = {};
     own_.assign(bytes.begin(), bytes.end());
     bytes_ = own_;
   }
@@ -71,8 +114,6 @@ public:
   ~bytes_block() {
     if (mapped_)
       ::munmap(mapped_, bytes_.size());
-    if (counted_)
-      --descriptors;
   }
 
   bytes_block(const bytes_block&) = delete;
@@ -80,16 +121,36 @@ public:
 
   std::span<const std::byte> bytes() const noexcept { return bytes_; }
 
-  /// A descriptor of memory with these bytes, while this object exists; nothing
-  /// if there is no room.
+  /// Lets this block have a descriptor for as long as the result exists.
+  static shared_hold hold(std::shared_ptr<bytes_block> x) {
+    {
+      std::lock_guard guard{x->mutex_};
+      ++x->holds_;
+    }
+    auto raw = x.get();
+    return {raw, [kept = std::move(x)](void*) { kept->release(); }};
+  }
+
+  /// A descriptor of memory with these bytes, while someone holds it; nothing
+  /// if no one does, or if there is no room.
   std::optional<int> descriptor() {
     std::lock_guard guard{mutex_};
-    if (memory_.get() < 0)
-      memory_ = memory_with(bytes_);
-    return memory_.get() < 0 ? std::nullopt : std::optional{memory_.get()};
+    if (holds_ == 0)
+      return std::nullopt;
+    if (memory_.file.get() < 0)
+      memory_ = counted_memory_with(bytes_, most_descriptors);
+    if (memory_.file.get() < 0)
+      return std::nullopt;
+    return memory_.file.get();
   }
 
 private:
+  void release() {
+    std::lock_guard guard{mutex_};
+    if (--holds_ == 0 && !keeps_)
+      memory_ = {};
+  }
+
   bool map(const unique_fd& memory, std::size_t size, int flags) {
     struct stat found {};
     if (memory.get() < 0 || ::fstat(memory.get(), &found) != 0
@@ -111,8 +172,9 @@ private:
   void* mapped_ = nullptr;
   std::span<const std::byte> bytes_;
   std::mutex mutex_;
-  unique_fd memory_;
-  bool counted_ = false; // its descriptor
+  counted_memory memory_;
+  bool keeps_ = false; // a descriptor, held or not
+  std::size_t holds_ = 0;
 };
 
 namespace {
@@ -121,8 +183,8 @@ thread_local near_scope* scope_here = nullptr;
 
 } // namespace
 
-near_scope::near_scope(bool is_near) noexcept
-  : outer_(std::exchange(scope_here, this)), is_near_(is_near) {}
+near_scope::near_scope(bool is_near, std::vector<shared_hold>* holds) noexcept
+  : outer_(std::exchange(scope_here, this)), is_near_(is_near), holds_(holds) {}
 
 near_scope::~near_scope() {
   scope_here = outer_;
@@ -130,6 +192,10 @@ near_scope::~near_scope() {
 
 near_scope* near_scope::current() noexcept {
   return scope_here;
+}
+
+int shared_descriptors() noexcept {
+  return descriptors;
 }
 
 } // namespace internal
@@ -152,15 +218,20 @@ std::size_t shared_bytes::size() const noexcept {
 bool shared_bytes::save(caf::binary_serializer& sink) const {
   auto scope = near_scope::current();
   auto is_near = scope && scope->is_near() && size() >= least_shared;
+  if (is_near && scope->holds())
+    scope->holds()->push_back(bytes_block::hold(block_));
   auto memory = is_near ? block_->descriptor() : std::nullopt;
   if (!sink.value(static_cast<std::uint64_t>(size()))
       || !sink.value(memory.has_value()))
     return false;
   if (!memory)
     return put_bytes(sink, bytes());
-  scope->note_shared();
-  return sink.value(static_cast<std::int32_t>(::getpid()))
-         && sink.value(static_cast<std::int32_t>(*memory));
+  struct stat found {};
+  return ::fstat(*memory, &found) == 0
+         && sink.value(static_cast<std::int32_t>(::getpid()))
+         && sink.value(static_cast<std::int32_t>(*memory))
+         && sink.value(static_cast<std::uint64_t>(found.st_dev))
+         && sink.value(static_cast<std::uint64_t>(found.st_ino));
 }
 
 bool shared_bytes::load(caf::binary_deserializer& source) {
@@ -171,10 +242,17 @@ bool shared_bytes::load(caf::binary_deserializer& source) {
     return false;
   if (is_shared) {
     std::int32_t pid = 0, number = 0;
-    if (!source.value(pid) || !source.value(number))
+    std::uint64_t device = 0, inode = 0;
+    if (!source.value(pid) || !source.value(number) || !source.value(device)
+        || !source.value(inode))
       return false;
     auto path = concat("/proc/", pid, "/fd/", number);
     unique_fd memory{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+    struct stat found {};
+    // Another file may have the number by now.
+    if (memory.get() < 0 || ::fstat(memory.get(), &found) != 0
+        || found.st_dev != device || found.st_ino != inode)
+      return false;
     auto block = std::make_shared<bytes_block>(memory, size);
     if (block->bytes().empty())
       return false;

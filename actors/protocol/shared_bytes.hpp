@@ -64,30 +64,37 @@ TROUPE_INSPECT(tensor_message, type, sizes, elements)
 
 namespace internal {
 
+/// While a copy exists, memory that another process can map keeps its
+/// descriptor.
+using shared_hold = std::shared_ptr<void>;
+
 /// While one exists, `shared_bytes` that this thread saves go to a process of
-/// this host, which can map their memory. They must live until it has.
+/// this host, which can map their memory: as long as someone holds that.
 class near_scope {
 public:
-  explicit near_scope(bool is_near) noexcept;
+  /// *holds*: receives a hold on what is saved; null: others have one, or it
+  /// travels with the message.
+  explicit near_scope(bool is_near,
+                      std::vector<shared_hold>* holds = nullptr) noexcept;
   ~near_scope();
 
   near_scope(const near_scope&) = delete;
   near_scope& operator=(const near_scope&) = delete;
 
-  /// Whether any were saved so.
-  bool has_shared() const noexcept { return shared_; }
-
   /// The innermost one of this thread; nullptr: there is none.
   static near_scope* current() noexcept;
 
   bool is_near() const noexcept { return is_near_; }
-  void note_shared() noexcept { shared_ = true; }
+  std::vector<shared_hold>* holds() const noexcept { return holds_; }
 
 private:
   near_scope* outer_;
   bool is_near_;
-  bool shared_ = false;
+  std::vector<shared_hold>* holds_;
 };
+
+/// Descriptors of this process that `shared_bytes` have now; for tests.
+int shared_descriptors() noexcept;
 
 } // namespace internal
 

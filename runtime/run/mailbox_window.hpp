@@ -29,7 +29,10 @@ public:
     used_ -= std::min(used_, messages);
   }
 
-  /// A message whose sender wants no answer found no place.
+  /// Whether no message is on its way.
+  bool is_empty() const noexcept { return used_ == 0; }
+
+  /// A message whose sender wants no answer found no place, or was refused.
   void drop() noexcept { ++dropped_; }
 
   /// How many were dropped so far, if that has changed since the last call.

@@ -37,9 +37,11 @@ class mailbox_test : public driver_test {
 protected:
   /// Rank *rank* opens its mailbox; the answer is its relay.
   std::shared_ptr<answer<caf::actor>> open(int rank, std::uint64_t capacity = 2,
-                                           std::uint64_t attempt = 0) {
+                                           std::uint64_t attempt = 0,
+                                           int world_size = 2) {
     return system.ask<caf::actor>(
-      ranks.agent, open_mailbox{attempt, rank, 0, capacity}, boxes[rank]);
+      ranks.agent, open_mailbox{attempt, rank, world_size, capacity},
+      boxes[rank]);
   }
 
   void SetUp() override {
@@ -85,6 +87,38 @@ TEST_F(mailbox_test, an_observer_that_comes_later_learns_of_all) {
   open(1);
   follow();
   EXPECT_TRUE(heard->back().is_complete());
+  stop();
+}
+
+TEST_F(mailbox_test, an_attempt_with_more_ranks_is_complete_with_all_of_them) {
+  run();
+  follow();
+  EXPECT_EQ(heard->back().world_size, 2);
+  open(0, 2, 0, 3);
+  open(1, 2, 0, 3);
+  EXPECT_EQ(heard->back().world_size, 3);
+  EXPECT_FALSE(heard->back().is_complete());
+  stop();
+}
+
+TEST_F(mailbox_test, an_exit_message_to_a_handle_changes_nothing) {
+  run();
+  follow();
+  auto relay = *open(0)->value;
+  caf::anon_send_exit(relay, caf::exit_reason::user_shutdown);
+  system.settle();
+  EXPECT_THAT(heard->back().ranks, ElementsAre(Key(0)));
+  EXPECT_TRUE(system.ask<metrics>(relay, metrics{{"x", 1}})->pending());
+  EXPECT_EQ(records[0]->mails.size(), 1u);
+  stop();
+}
+
+TEST_F(mailbox_test, a_rank_without_messages_learns_at_once_of_a_dropped_one) {
+  run();
+  auto relay = *open(0)->value;
+  send_anonymous(relay, metrics{}, 7);
+  system.settle();
+  EXPECT_THAT(records[0]->dropped, ElementsAre(1u));
   stop();
 }
 

@@ -217,7 +217,7 @@ void for_each_sample(F f) {
   f(launcher_ended{3, "text", true});
   f(follow_ranks{});
   f(ranks_changed{2, 4, {}});
-  f(open_mailbox{2, 1, 3, 4});
+  f(open_mailbox{2, 1, 3, 4, true});
   f(mail{5, true, true, caf::make_message(problem)});
   f(mail_answer{5, problem, caf::make_message(problem)});
   f(mail_taken{5});

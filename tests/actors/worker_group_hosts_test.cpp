@@ -14,6 +14,14 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
 
+namespace {
+
+postbox_actor::behavior_type quiet_box() {
+  return {[](const mail&) {}, [](const mail_dropped&) {}};
+}
+
+} // namespace
+
 /// A host with one rank beside the driver's, whose agent is not here yet.
 class joining_host_test : public worker_group_test {
 protected:
@@ -210,9 +218,26 @@ TEST_F(joining_host_test, a_driver_without_ranks_hears_of_no_report) {
   auto answer = theirs.report(0, 0);
   answer_batch();
   EXPECT_TRUE(answer->value);
+  // Its first rank is on no host of the driver: it can map no memory of its.
+  postbox_actor box = system.spawn(quiet_box);
+  EXPECT_TRUE(
+    system.ask<caf::actor>(other, open_mailbox{3, 0, 1, 4}, box)->value);
+  ASSERT_EQ(record->mailboxes.size(), 1u);
+  EXPECT_FALSE(record->mailboxes[0].is_near);
   theirs.finish(0);
   EXPECT_EQ(record->ended.size(), 1u);
   EXPECT_EQ(agent_state().stale_messages, 0u);
+}
+
+TEST_F(joining_host_test, ranks_of_the_drivers_host_map_its_memory) {
+  played_ranks theirs{system};
+  start_with(theirs);
+  postbox_actor box = system.spawn(quiet_box);
+  system.ask<caf::actor>(ranks.agent, open_mailbox{3, 0, 2, 4}, box);
+  system.ask<caf::actor>(other, open_mailbox{3, 1, 2, 4}, box);
+  ASSERT_EQ(record->mailboxes.size(), 2u);
+  EXPECT_TRUE(record->mailboxes[0].is_near);
+  EXPECT_FALSE(record->mailboxes[1].is_near);
 }
 
 TEST_F(joining_host_test, a_stop_ends_the_wait_for_hosts) {

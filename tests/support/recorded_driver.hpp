@@ -23,6 +23,7 @@ struct driver_record {
   std::vector<commit_batch> batches;
   std::vector<log_event> logged;
   std::vector<preempt_run> preempts;
+  std::vector<open_mailbox> mailboxes;
   std::deque<promise> uncommitted; ///< One per waiting batch.
 
   error refusal; ///< Why the next batch is refused; `ec::none`: it is not.
@@ -54,7 +55,8 @@ recorded_driver(driver_actor::pointer self,
     [](get_status) { return run_status{}; },
     [](follow_run, const run_observer_actor&) { return run_status{}; },
     [](follow_ranks, const rank_observer_actor&) { return ranks_changed{}; },
-    [](const open_mailbox&, const postbox_actor& box) {
+    [record](const open_mailbox& x, const postbox_actor& box) {
+      record->mailboxes.push_back(x);
       return caf::actor_cast<caf::actor>(box);
     },
     [record](const attempt_started& x) { record->started.push_back(x); },

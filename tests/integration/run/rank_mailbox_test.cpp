@@ -126,6 +126,24 @@ void answering_loop(train_context& context, const loop_plan& plan) {
   context.report({{"rank", context.rank()}});
 }
 
+/// Makes a second mailbox while there is one, then after it, which waits for a
+/// message without an end.
+void replacing_loop(train_context& context, const loop_plan& plan) {
+  {
+    rank_mailbox first{context};
+    try {
+      rank_mailbox second{context};
+    } catch (const train_error& x) {
+      std::ofstream{plan.note} << x.what();
+    }
+  }
+  rank_mailbox mailbox{context};
+  auto asked = mailbox.receive<question>(std::chrono::milliseconds::max());
+  if (!asked)
+    throw std::runtime_error{"the longest wait has ended"};
+  asked->answer(reply{context.rank()});
+}
+
 /// The ranks of a run, as an actor that follows them hears of them.
 class rank_watch {
 public:
@@ -374,6 +392,42 @@ TEST_F(rank_mailbox_test, bulk_data_arrives_whole_whatever_its_size) {
   EXPECT_EQ(refused.error().code, ec::invalid_argument);
   send_anonymous(rank, question{-1, {}});
   EXPECT_EQ(run->wait().status, run_status_kind::finished);
+}
+
+TEST_F(rank_mailbox_test, what_a_rank_has_taken_costs_no_descriptor) {
+  auto run = start({}, {.num_workers = 1});
+  ASSERT_TRUE(run) << run.error().message;
+  rank_watch watch{system, run->control()};
+  auto rank = watch.all().ranks.at(0);
+  std::vector<shared_bytes> kept;
+  for (auto i = 0; i < 400; ++i) {
+    std::vector<std::byte> data(64 << 10, static_cast<std::byte>(i % 100));
+    kept.push_back(shared_bytes::copy_of(data));
+    auto answer = ask(self, rank, kept.back());
+    ASSERT_TRUE(answer) << answer.error().message;
+    EXPECT_EQ(answer->rank, i % 100);
+  }
+  // Those that keep theirs, and a quarter of the mailbox that the rank has yet
+  // to give back.
+  EXPECT_LE(shared_descriptors(), 128 + 64);
+  send_anonymous(rank, question{-1, {}});
+  EXPECT_EQ(run->wait().status, run_status_kind::finished);
+}
+
+TEST_F(rank_mailbox_test, a_rank_has_one_mailbox_at_a_time) {
+  auto run =
+    data_parallel_trainer{replacing_loop,
+                          loop_plan{.note = note.string()},
+                          {.scaling = {.num_workers = 1}, .run = config("run")}}
+      .start(system);
+  ASSERT_TRUE(run) << run.error().message;
+  rank_watch watch{system, run->control()};
+  expected<reply> answer = failure(ec::stopped, "not asked yet");
+  while (!answer && answer.error().code == ec::stopped) // It was the first one.
+    answer = ask(self, watch.all().ranks.at(0), question{3, {}});
+  EXPECT_TRUE(answer) << answer.error().message;
+  EXPECT_EQ(run->wait().status, run_status_kind::finished);
+  EXPECT_THAT(bytes_of(note), HasSubstr("rank 0 has a mailbox"));
 }
 
 TEST_F(rank_mailbox_test, a_message_is_one_value) {

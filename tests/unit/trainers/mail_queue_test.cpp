@@ -43,6 +43,13 @@ TEST_F(mail_queue_test, gives_messages_of_a_type_in_order) {
   EXPECT_EQ(queue.size(), 0u);
 }
 
+TEST_F(mail_queue_test, counts_those_dropped_and_those_that_it_cannot_read) {
+  queue.note_dropped(3);
+  queue.note_unread();
+  queue.note_dropped(4);
+  EXPECT_EQ(queue.dropped(), 5u);
+}
+
 TEST_F(mail_queue_test, gives_places_back_as_messages_are_taken) {
   for (std::uint64_t id = 0; id < 5; ++id)
     queue.push(other(id));

@@ -261,12 +261,9 @@ TEST_F(worker_group_test, no_one_is_admitted_or_waits_after_a_stop) {
 
 TEST_F(worker_group_test, aborts_the_shared_segment_when_it_ends_the_ranks) {
   start_all();
-  auto segment = shared_segment::attach(ranks.launcher->launched[0].segment,
-                                        {plan.run_id, 3});
-  ASSERT_TRUE(segment);
   stop();
-  EXPECT_TRUE(segment->aborted());
-  EXPECT_EQ(segment->abort_reason().code, ec::stopped);
+  EXPECT_TRUE(segment().aborted());
+  EXPECT_EQ(segment().abort_reason().code, ec::stopped);
 }
 
 TEST_F(worker_group_test, kills_the_ranks_that_do_not_leave_within_the_grace) {

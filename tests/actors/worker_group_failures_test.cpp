@@ -74,9 +74,7 @@ TEST_F(worker_group_test, an_exception_alone_ends_the_other_ranks_soon_after) {
 
 TEST_F(worker_group_test, blames_the_cause_and_not_whom_it_let_down) {
   start_all();
-  activity(0).fail_collective(collective_failure::others);
-  ranks.end_loop(0, {ec::rank_failed, "rank 1 has left the group"});
-  ranks.exit(0);
+  fail_by_others(0, "rank 1 has left the group");
   system.pass(ms{1900});
   EXPECT_TRUE(ranks.launcher->killed.empty());
   ranks.end_loop(1, {ec::rank_failed, "bad input"});
@@ -123,10 +121,8 @@ TEST_F(worker_group_test, waits_for_a_rank_that_left_and_is_in_its_last_hook) {
 
 TEST_F(worker_group_test, blames_a_rank_that_left_and_never_says_why) {
   start_all();
-  activity(0).fail_collective(collective_failure::others);
   activity(1).left_group.store(1);
-  ranks.end_loop(0, {ec::rank_failed, "rank 1 has left the group"});
-  ranks.exit(0);
+  fail_by_others(0, "rank 1 has left the group");
   system.pass(ms{2000});
   system.pass(ms{60000});
   EXPECT_THAT(ranks.launcher->killed, ElementsAre(1));
@@ -141,9 +137,7 @@ TEST_F(worker_group_test, waits_for_a_rank_whose_end_is_not_reported_yet) {
   plan.exit_timeout = ms{500};
   start_all();
   ranks.launcher->ended = {1};
-  activity(0).fail_collective(collective_failure::others);
-  ranks.end_loop(0, {ec::rank_failed, "a connection was closed"});
-  ranks.exit(0);
+  fail_by_others(0, "a connection was closed");
   system.pass(ms{2000});
   system.pass(ms{500});
   system.pass(ms{100});
@@ -157,9 +151,7 @@ TEST_F(worker_group_test, the_end_of_a_loop_hides_no_process_that_has_ended) {
   plan.world = {3, 3};
   start_all();
   ranks.launcher->ended = {1};
-  activity(0).fail_collective(collective_failure::others);
-  ranks.end_loop(0, {ec::rank_failed, "a connection was closed"});
-  ranks.exit(0);
+  fail_by_others(0, "a connection was closed");
   system.pass(ms{2000});
   ranks.finish(2);
   system.pass(ms{100});
@@ -173,9 +165,7 @@ TEST_F(worker_group_test, waits_no_longer_once_those_that_left_ended_well) {
   plan.world = {3, 3};
   start_all();
   activity(0).left_group.store(1);
-  activity(1).fail_collective(collective_failure::others);
-  ranks.end_loop(1, {ec::rank_failed, "rank 0 has left the group"});
-  ranks.exit(1);
+  fail_by_others(1, "rank 0 has left the group");
   system.pass(ms{3000});
   system.pass(ms{20});
   EXPECT_TRUE(ranks.launcher->killed.empty());
@@ -191,9 +181,7 @@ TEST_F(worker_group_test, blames_no_rank_that_left_when_others_had_failed) {
   plan.world = {3, 3};
   start_all();
   activity(0).left_group.store(1);
-  activity(1).fail_collective(collective_failure::others);
-  ranks.end_loop(1, {ec::rank_failed, "rank 0 has left the group"});
-  ranks.exit(1);
+  fail_by_others(1, "rank 0 has left the group");
   system.pass(ms{2000});
   system.pass(ms{59000});
   activity(2).left_group.store(1);
@@ -209,9 +197,7 @@ TEST_F(worker_group_test, a_late_leaver_is_not_blamed_if_no_other_is_left) {
   plan.world = {3, 3};
   start_all();
   activity(0).left_group.store(1);
-  activity(1).fail_collective(collective_failure::others);
-  ranks.end_loop(1, {ec::rank_failed, "rank 0 has left the group"});
-  ranks.exit(1);
+  fail_by_others(1, "rank 0 has left the group");
   system.pass(ms{2000});
   ranks.report(0, 10); // It waits for others itself.
   system.pass(ms{59000});
@@ -226,11 +212,9 @@ TEST_F(worker_group_test, a_late_leaver_is_not_blamed_if_no_other_is_left) {
 
 TEST_F(worker_group_test, a_rank_that_left_and_waits_for_others_says_no_more) {
   start_all();
-  activity(0).fail_collective(collective_failure::others);
   activity(1).left_group.store(1);
   ranks.report(1, 10);
-  ranks.end_loop(0, {ec::rank_failed, "rank 1 has left the group"});
-  ranks.exit(0);
+  fail_by_others(0, "rank 1 has left the group");
   system.pass(ms{2000});
   system.pass(ms{20});
   EXPECT_THAT(ranks.launcher->killed, ElementsAre(1));
@@ -240,10 +224,8 @@ TEST_F(worker_group_test, a_rank_that_left_and_waits_for_others_says_no_more) {
 
 TEST_F(worker_group_test, a_rank_that_was_let_down_by_a_finished_one_failed) {
   start_all();
-  activity(0).fail_collective(collective_failure::others);
   ranks.finish(1);
-  ranks.end_loop(0, {ec::rank_failed, "rank 1 has left the group"});
-  ranks.exit(0);
+  fail_by_others(0, "rank 1 has left the group");
   EXPECT_EQ(failure_of(0).what, "rank 1 has left the group");
 }
 
@@ -277,10 +259,7 @@ TEST_F(worker_group_test,
        a_rank_stopped_by_an_aborted_collective_has_not_failed) {
   start_all();
   ranks.kill(1, SIGKILL);
-  auto segment = shared_segment::attach(ranks.launcher->launched[0].segment,
-                                        {plan.run_id, 3});
-  ASSERT_TRUE(segment);
-  ranks.end_loop(0, segment->abort_reason());
+  ranks.end_loop(0, segment().abort_reason());
   ranks.exit(0);
   EXPECT_EQ(record->failed[0].ranks.size(), 1u);
   EXPECT_EQ(failure_of(1).kind, kind::signal);
@@ -352,13 +331,10 @@ TEST_F(worker_group_test, a_broken_connection_leaves_the_cause_to_the_process) {
 
 TEST_F(worker_group_test, a_timeout_of_the_loops_own_is_blamed_on_no_other) {
   start_all();
-  auto segment = shared_segment::attach(ranks.launcher->launched[0].segment,
-                                        {plan.run_id, 3});
-  ASSERT_TRUE(segment);
-  segment->activity(0).enter_collective();
-  segment->activity(0).give_up_collective(); // The loop continued.
-  segment->activity(0).enter_collective();
-  segment->activity(0).leave_collective();
+  activity(0).enter_collective();
+  activity(0).give_up_collective(); // The loop continued.
+  activity(0).enter_collective();
+  activity(0).leave_collective();
   error locked{ec::timeout, "another process has held the metadata for 60 s"};
   ranks.end_loop(0, locked);
   system.pass(ms{20});
@@ -372,12 +348,9 @@ TEST_F(worker_group_test, a_timeout_of_the_loops_own_is_blamed_on_no_other) {
 TEST_F(worker_group_test, blames_the_rank_that_a_collective_gave_up_on) {
   plan.world = {3, 3};
   start_all();
-  auto segment = shared_segment::attach(ranks.launcher->launched[0].segment,
-                                        {plan.run_id, 3});
-  ASSERT_TRUE(segment);
   for (int rank : {0, 2}) {
-    segment->activity(rank).enter_collective();
-    segment->activity(rank).give_up_collective();
+    activity(rank).enter_collective();
+    activity(rank).give_up_collective();
   }
   error late{ec::timeout, "rank 1 did not come within 400 ms"};
   ranks.end_loop(0, late);

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <deque>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -63,13 +65,36 @@ protected:
     system.settle();
   }
 
-  /// What *rank* shows in the memory of the attempt under way.
-  rank_activity& activity(int rank) {
-    auto segment = shared_segment::attach(ranks.launcher->launched[0].segment,
-                                          {plan.run_id, ranks.attempt});
-    EXPECT_TRUE(segment);
-    segments.push_back(std::move(*segment));
-    return segments.back().activity(rank);
+  /// The memory of the attempt under way.
+  shared_segment& segment() {
+    auto found = shared_segment::attach(ranks.launcher->launched[0].segment,
+                                        {plan.run_id, ranks.attempt});
+    EXPECT_TRUE(found);
+    return segments.emplace_back(std::move(*found));
+  }
+
+  /// What *rank* shows there.
+  rank_activity& activity(int rank) { return segment().activity(rank); }
+
+  /// The time of the group, as ranks show it.
+  rank_activity::clock::rep now() {
+    return state().self->clock().now().time_since_epoch().count();
+  }
+
+  /// The loop of *rank* ends because a collective failed for *why*, which is
+  /// the fault of others.
+  void fail_by_others(int rank, std::string why) {
+    activity(rank).fail_collective(collective_failure::others);
+    ranks.end_loop(rank, {ec::rank_failed, std::move(why)});
+    ranks.exit(rank);
+  }
+
+  /// *rank* uses 1 % of a core for 600 s.
+  void work(int rank) {
+    for (int i = 0; i < 600; ++i) {
+      ranks.launcher->lives[rank].cpu += ms{10};
+      pass_seconds(1);
+    }
   }
 
   const rank_failure& failure_of(int rank) {
@@ -99,7 +124,7 @@ protected:
   std::shared_ptr<driver_record> record = std::make_shared<driver_record>();
   driver_actor driver;
   played_ranks ranks{system};
-  std::vector<shared_segment> segments;
+  std::deque<shared_segment> segments;
 };
 
 } // namespace troupe::internal::test

@@ -383,10 +383,7 @@ TEST_F(worker_group_test, a_new_attempt_finds_an_empty_store) {
 
 TEST_F(worker_group_test, tells_how_far_rank_0_is_in_its_epoch) {
   start_all();
-  auto segment = shared_segment::attach(ranks.launcher->launched[0].segment,
-                                        {plan.run_id, 3});
-  ASSERT_TRUE(segment);
-  auto& pass = segment->activity(0).pass;
+  auto& pass = activity(0).pass;
   pass.take(2, 1, 5, rank_activity::now());
   pass_seconds(1);
   EXPECT_TRUE(record->progress.empty()) << "no batch is done";

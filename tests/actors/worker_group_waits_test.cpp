@@ -89,11 +89,7 @@ TEST_F(worker_group_test, a_report_waits_for_no_rank_while_the_driver_stands) {
 
 TEST_F(worker_group_test, names_where_a_rank_is_that_others_wait_for) {
   start_all();
-  auto segment = shared_segment::attach(ranks.launcher->launched[0].segment,
-                                        {plan.run_id, 3});
-  ASSERT_TRUE(segment);
-  segment->activity(1).in_data_loader =
-    state().self->clock().now().time_since_epoch().count();
+  activity(1).in_data_loader = now();
   ranks.report(0, 10);
   pass_seconds(10);
   ASSERT_EQ(record->warnings.size(), 1u);
@@ -102,9 +98,8 @@ TEST_F(worker_group_test, names_where_a_rank_is_that_others_wait_for) {
   auto status = system.ask<group_status>(ranks.group, get_status{});
   EXPECT_EQ(status->value->ranks[0].place, "in report 10");
   EXPECT_EQ(status->value->ranks[1].place, "in its data loader for 10 s");
-  segment->activity(1).in_data_loader = 0;
-  segment->activity(1).at_device =
-    state().self->clock().now().time_since_epoch().count();
+  activity(1).in_data_loader = 0;
+  activity(1).at_device = now();
   pass_seconds(3);
   status = system.ask<group_status>(ranks.group, get_status{});
   EXPECT_EQ(status->value->ranks[1].place, "waiting for its GPU for 3 s");
@@ -113,13 +108,10 @@ TEST_F(worker_group_test, names_where_a_rank_is_that_others_wait_for) {
 TEST_F(worker_group_test, names_a_rank_that_is_missing_in_a_collective) {
   plan.world = {3, 3};
   start_all();
-  auto segment = shared_segment::attach(ranks.launcher->launched[0].segment,
-                                        {plan.run_id, 3});
-  ASSERT_TRUE(segment);
   for (int rank : {0, 2}) {
-    auto& x = segment->activity(rank);
+    auto& x = activity(rank);
     x.enter_collective();
-    x.in_collective = state().self->clock().now().time_since_epoch().count();
+    x.in_collective = now();
   }
   pass_seconds(9);
   EXPECT_TRUE(record->warnings.empty());
@@ -128,7 +120,7 @@ TEST_F(worker_group_test, names_a_rank_that_is_missing_in_a_collective) {
   EXPECT_THAT(
     record->warnings[0].text,
     HasSubstr("collective 1: rank 1 is missing for 10 s, ranks 0, 2 wait"));
-  segment->activity(1).enter_collective();
+  activity(1).enter_collective();
   pass_seconds(1);
   EXPECT_EQ(record->warnings.size(), 2u);
   EXPECT_FALSE(record->warnings[1].waits);
@@ -136,10 +128,7 @@ TEST_F(worker_group_test, names_a_rank_that_is_missing_in_a_collective) {
 
 TEST_F(worker_group_test, a_report_and_a_collective_end_the_attempt) {
   start_all();
-  auto segment = shared_segment::attach(ranks.launcher->launched[0].segment,
-                                        {plan.run_id, 3});
-  ASSERT_TRUE(segment);
-  auto& x = segment->activity(0);
+  auto& x = activity(0);
   x.enter_collective();
   x.called = 1;
   auto waits = ranks.report(1, 10);
@@ -173,10 +162,7 @@ protected:
 
 TEST_F(other_thread_test, may_call_what_others_await_as_long_as_it_works) {
   start_waits();
-  for (int i = 0; i < 600; ++i) {
-    ranks.launcher->lives[1].cpu += ms{10};
-    pass_seconds(1);
-  }
+  work(1);
   EXPECT_TRUE(waits->pending());
   activity(1).uncounted = 1; // It has come.
   ranks.launcher->lives[1] = {};
@@ -235,10 +221,7 @@ TEST_F(other_thread_test, has_the_limit_of_hangs_where_ranks_are_threads) {
 
 TEST_F(worker_group_test, a_collective_that_failed_is_waited_in_no_longer) {
   start_all();
-  auto segment = shared_segment::attach(ranks.launcher->launched[0].segment,
-                                        {plan.run_id, 3});
-  ASSERT_TRUE(segment);
-  auto& x = segment->activity(0);
+  auto& x = activity(0);
   x.called = x.awaited = 1;
   x.fail_collective(collective_failure::own);
   auto waits = ranks.report(1, 10);
@@ -254,14 +237,8 @@ TEST_F(worker_group_test, names_a_rank_that_the_gpus_of_others_wait_for) {
   plan.world = {3, 3};
   plan.gpus = {{0}, {1}, {2}};
   start_all();
-  auto segment = shared_segment::attach(ranks.launcher->launched[0].segment,
-                                        {plan.run_id, 3});
-  ASSERT_TRUE(segment);
-  auto now = [this] {
-    return state().self->clock().now().time_since_epoch().count();
-  };
   for (int rank : {0, 2})
-    segment->activity(rank).at_device = now();
+    activity(rank).at_device = now();
   pass_seconds(9);
   EXPECT_TRUE(record->warnings.empty());
   pass_seconds(1);
@@ -269,12 +246,12 @@ TEST_F(worker_group_test, names_a_rank_that_the_gpus_of_others_wait_for) {
   EXPECT_THAT(record->warnings[0].text,
               HasSubstr("work on the GPUs: rank 1 is missing for 10 s, ranks 0,"
                         " 2 wait; rank 1 is in its train loop"));
-  segment->activity(2).at_device = 0;
+  activity(2).at_device = 0;
   ranks.report(2, 10);
   pass_seconds(10);
   EXPECT_THAT(record->warnings.back().text,
               HasSubstr("report 10: rank 1 is missing for 10 s, rank 2 waits"));
-  segment->activity(1).at_device = now();
+  activity(1).at_device = now();
   pass_seconds(1);
   auto status = system.ask<group_status>(ranks.group, get_status{});
   EXPECT_EQ(status->value->ranks[1].place, "waiting for its GPU for 1 s");
@@ -283,12 +260,8 @@ TEST_F(worker_group_test, names_a_rank_that_the_gpus_of_others_wait_for) {
 TEST_F(worker_group_test, names_ranks_whose_gpus_all_hang) {
   plan.gpus = {{0}, {1}};
   start_all();
-  auto segment = shared_segment::attach(ranks.launcher->launched[0].segment,
-                                        {plan.run_id, 3});
-  ASSERT_TRUE(segment);
   for (int rank : {0, 1})
-    segment->activity(rank).at_device =
-      state().self->clock().now().time_since_epoch().count();
+    activity(rank).at_device = now();
   pass_seconds(10);
   ASSERT_EQ(record->warnings.size(), 1u);
   EXPECT_THAT(record->warnings[0].text,
@@ -298,12 +271,8 @@ TEST_F(worker_group_test, names_ranks_whose_gpus_all_hang) {
 TEST_F(worker_group_test, the_last_rank_waits_for_its_gpu_alone) {
   plan.gpus = {{0}, {1}};
   start_all();
-  auto segment = shared_segment::attach(ranks.launcher->launched[0].segment,
-                                        {plan.run_id, 3});
-  ASSERT_TRUE(segment);
   ranks.finish(0);
-  segment->activity(1).at_device =
-    state().self->clock().now().time_since_epoch().count();
+  activity(1).at_device = now();
   pass_seconds(10);
   ASSERT_EQ(record->warnings.size(), 1u);
   EXPECT_THAT(record->warnings[0].text,
@@ -333,10 +302,7 @@ TEST_F(worker_group_test, never_ends_a_rank_that_works) {
   plan.hang_timeout = ms{60'000};
   start_all();
   ranks.report(0, 10);
-  for (int i = 0; i < 600; ++i) {
-    ranks.launcher->lives[1].cpu += ms{10};
-    pass_seconds(1);
-  }
+  work(1);
   EXPECT_TRUE(ranks.launcher->killed.empty());
 }
 
@@ -361,10 +327,7 @@ TEST_F(worker_group_test, the_last_rank_may_work_for_as_long_as_it_takes) {
   plan.report_timeout = ms{1'000};
   start_all();
   ranks.finish(0);
-  for (int i = 0; i < 600; ++i) {
-    ranks.launcher->lives[1].cpu += ms{10};
-    pass_seconds(1);
-  }
+  work(1);
   EXPECT_TRUE(ranks.launcher->killed.empty());
 }
 
@@ -413,11 +376,7 @@ TEST_F(worker_group_test, a_rank_that_waits_at_the_store_is_not_to_blame) {
   plan.hang_timeout = ms{60'000};
   plan.world = {3, 3};
   start_all();
-  auto segment = shared_segment::attach(ranks.launcher->launched[0].segment,
-                                        {plan.run_id, 3});
-  ASSERT_TRUE(segment);
-  segment->activity(1).at_store =
-    state().self->clock().now().time_since_epoch().count();
+  activity(1).at_store = now();
   ranks.launcher->lives[1];
   ranks.launcher->lives[2].busy = true;
   ranks.report(0, 10);
@@ -431,9 +390,6 @@ TEST_F(worker_group_test, ends_a_rank_that_never_comes_to_its_group) {
   plan.hang_timeout = ms{60'000};
   plan.world = {4, 4};
   start_all();
-  auto now = [this] {
-    return state().self->clock().now().time_since_epoch().count();
-  };
   activity(0).at_start = activity(0).at_store = now();
   activity(0).came_to_start = 1;
   activity(2).asks_driver = now();
@@ -460,13 +416,9 @@ TEST_F(worker_group_test, ends_a_rank_that_never_comes_to_its_group) {
 TEST_F(worker_group_test, names_a_straggler_that_others_wait_for_in_each_step) {
   plan.world = {3, 3};
   start_all();
-  auto segment = shared_segment::attach(ranks.launcher->launched[0].segment,
-                                        {plan.run_id, 3});
-  ASSERT_TRUE(segment);
   for (std::uint64_t i = 10; i < 20; ++i) {
     for (int rank : {0, 2})
-      segment->activity(rank).waited +=
-        rank_activity::clock::duration{ms{900}}.count();
+      activity(rank).waited += rank_activity::clock::duration{ms{900}}.count();
     for (int rank = 0; rank < 3; ++rank)
       system.ask<report_committed>(
         ranks.agent, report{3, {.rank = rank, .index = i, .step_s = 1.0}});

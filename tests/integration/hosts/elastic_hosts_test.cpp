@@ -1,13 +1,9 @@
 // Elastic runs on several hosts: the driver and the agents are processes of
 // this program, on one machine or on hosts that are namespaces.
 
-#include <fcntl.h>
-#include <sys/file.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <map>
-#include <sstream>
 
 #include <gmock/gmock.h>
 
@@ -42,9 +38,7 @@ void epoch_loop(train_context& context, const epoch_plan& plan) {
   auto attempt = static_cast<int>(context.attempt());
   auto rank = context.rank();
   auto world = context.world_size();
-  auto life = ::open(life_of(plan.folder, attempt, rank).c_str(),
-                     O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-  ::flock(life, LOCK_EX);
+  hold_life(plan.folder, attempt, rank);
   auto next = 0;
   if (auto& from = context.checkpoint())
     next = std::stoi(bytes_of(from->path() / "next.txt"));
@@ -94,10 +88,7 @@ int be_driver(const std::string& folder, int min, int max, int agents,
     data_parallel_trainer{epoch_loop, epoch_plan{folder, 24, stops, talks},
                           train_options{.scaling = scaling, .run = config}}
       .fit();
-  auto text = outcome.error ? outcome.error->message : std::string{};
-  std::ranges::replace(text, '\n', ' ');
-  tell(folder, concat("result ", to_string(outcome.status), ' ',
-                      outcome.attempts, ' ', text));
+  tell_result(folder, outcome);
   return 0;
 }
 
@@ -110,6 +101,10 @@ struct seen_rank {
   std::string host;
   pid_t spawner = -1;
   pid_t agent = -1;
+
+  friend std::istream& operator>>(std::istream& in, seen_rank& x) {
+    return in >> x.world >> x.node >> x.host >> x.spawner >> x.agent;
+  }
 };
 
 class elastic_hosts_test : public hosts_test {
@@ -120,31 +115,6 @@ protected:
                      std::to_string(min), std::to_string(max),
                      std::to_string(agents), std::to_string(stops),
                      std::to_string(talks), std::to_string(join_ms)});
-  }
-
-  /// Takes lines until all *ranks* of *attempt* have introduced themselves and,
-  /// if asked, have stopped.
-  std::map<int, seen_rank> ranks_of(int attempt, int ranks, bool stop) {
-    std::map<int, seen_rank> result;
-    for (auto stopping = stop ? ranks : 0;
-         static_cast<int>(result.size()) < ranks || stopping > 0;) {
-      auto text = next_line();
-      std::istringstream line{text};
-      std::string what;
-      int number = -1, rank = -1;
-      line >> what >> number >> rank;
-      if (what == "result")
-        throw std::runtime_error{text};
-      if (number != attempt)
-        continue;
-      if (what == "stops") {
-        --stopping;
-        continue;
-      }
-      auto& x = result[rank];
-      line >> x.world >> x.node >> x.host >> x.spawner >> x.agent;
-    }
-    return result;
   }
 
   /// Either of the agents may have come first.
@@ -173,10 +143,10 @@ TEST_P(elastic_hosts_test, goes_on_with_the_hosts_that_are_left) {
   auto driver = start_driver(2, 3, 2, 1, false, 120'000);
   auto first = start_agent(1);
   auto second = start_agent(2);
-  auto ranks = ranks_of(0, 3, true);
+  auto ranks = introduced<seen_rank>(0, 3, "stops");
   EXPECT_EQ(ranks[2].world, 3);
   signal_agent(ranks[1], "-KILL");
-  auto next = ranks_of(1, 2, false);
+  auto next = introduced<seen_rank>(1, 2);
   EXPECT_EQ(next[1].world, 2);
   EXPECT_EQ(next[1].node, 1);
   EXPECT_EQ(next[0].spawner, ranks[0].spawner) << "the driver's host stays";
@@ -192,10 +162,10 @@ TEST_P(elastic_hosts_test, goes_on_with_the_hosts_that_are_left) {
 TEST_P(elastic_hosts_test, starts_with_enough_hosts_and_grows_with_the_next) {
   auto driver = start_driver(2, 3, 2, 1, true, 1500);
   auto first = start_agent(1);
-  auto ranks = ranks_of(0, 2, true);
+  auto ranks = introduced<seen_rank>(0, 2, "stops");
   EXPECT_EQ(ranks[0].world, 2);
   auto second = start_agent(2);
-  auto next = ranks_of(1, 3, false);
+  auto next = introduced<seen_rank>(1, 3);
   EXPECT_EQ(next[2].world, 3);
   EXPECT_EQ(next[0].spawner, ranks[0].spawner);
   EXPECT_EQ(next[1].spawner, ranks[1].spawner);
@@ -211,9 +181,9 @@ TEST_P(elastic_hosts_test, shrinks_for_a_host_that_is_about_to_leave) {
   auto driver = start_driver(2, 3, 2, 1, true, 120'000);
   auto first = start_agent(1);
   auto second = start_agent(2);
-  auto ranks = ranks_of(0, 3, true);
+  auto ranks = introduced<seen_rank>(0, 3, "stops");
   signal_agent(ranks[1], "-TERM");
-  auto next = ranks_of(1, 2, false);
+  auto next = introduced<seen_rank>(1, 2);
   EXPECT_EQ(next[1].spawner, ranks[2].spawner);
   EXPECT_EQ(result_line(), "result finished 2 ");
   EXPECT_EQ(driver->wait(), 0);

@@ -7,11 +7,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <fstream>
+#include <map>
 #include <memory>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -22,6 +25,7 @@
 #include "tests/support/temporary_folder.hpp"
 #include "troupe/runtime/process/descriptor.hpp"
 #include "troupe/runtime/process/start_program.hpp"
+#include "troupe/runtime/store/result.hpp"
 #include "troupe/runtime/text.hpp"
 
 namespace troupe::internal::test {
@@ -52,6 +56,21 @@ inline std::string own_host() {
 /// A file that is locked for as long as the rank lives.
 inline std::string life_of(const std::string& folder, int attempt, int rank) {
   return concat(folder, "/life_", attempt, '_', rank);
+}
+
+/// Locks that file until this process ends.
+inline void hold_life(const std::string& folder, int attempt, int rank) {
+  auto life = ::open(life_of(folder, attempt, rank).c_str(),
+                     O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  ::flock(life, LOCK_EX);
+}
+
+/// Writes the line that `hosts_test::result_line` takes.
+inline void tell_result(const std::string& folder, const result& outcome) {
+  auto text = outcome.error ? outcome.error->message : std::string{};
+  std::ranges::replace(text, '\n', ' ');
+  tell(folder, concat("result ", to_string(outcome.status), ' ',
+                      outcome.attempts, ' ', text));
 }
 
 /// A program that the test started.
@@ -164,6 +183,32 @@ protected:
     for (;;)
       if (auto line = next_line(); line.starts_with("result "))
         return line;
+  }
+
+  /// Takes lines until all *ranks* of *attempt* have introduced themselves by
+  /// `rank <attempt> <rank> <Rank>` and, if there is a *word*, have sent
+  /// `<word> <attempt> ...`.
+  template <class Rank>
+  std::map<int, Rank> introduced(int attempt, int ranks,
+                                 const std::string& word = {}) {
+    std::map<int, Rank> result;
+    for (auto words = word.empty() ? 0 : ranks;
+         static_cast<int>(result.size()) < ranks || words > 0;) {
+      auto text = next_line();
+      std::istringstream line{text};
+      std::string what;
+      int number = -1, rank = -1;
+      line >> what >> number >> rank;
+      if (what == "result")
+        throw std::runtime_error{text};
+      if (number != attempt)
+        continue;
+      if (what == "rank")
+        line >> result[rank];
+      else if (what == word)
+        --words;
+    }
+    return result;
   }
 
   /// Waits until *rank* of *attempt* has ended, on whatever host.

@@ -1,9 +1,7 @@
 // Models trained by ranks on several hosts: the gradients between them.
 
-#include <algorithm>
 #include <map>
 #include <set>
-#include <sstream>
 
 #include <gmock/gmock.h>
 #include <torch/torch.h>
@@ -47,9 +45,7 @@ at::Tensor gradients_of(const Model& model) {
 
 void train(train_context& context, const training_plan& plan) {
   auto attempt = static_cast<int>(context.attempt());
-  auto life = ::open(life_of(plan.folder, attempt, context.rank()).c_str(),
-                     O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-  ::flock(life, LOCK_EX);
+  hold_life(plan.folder, attempt, context.rank());
   auto& facts = rank_access{context}.facts();
   tell(plan.folder,
        concat("rank ", attempt, ' ', facts.rank, ' ', facts.node_rank, ' ',
@@ -98,6 +94,11 @@ struct seen_rank {
   std::string address;
   std::string backend;
   std::string interface; ///< For NCCL.
+
+  friend std::istream& operator>>(std::istream& in, seen_rank& x) {
+    return in >> x.node >> x.local_ranks >> x.pid >> x.agent >> x.host
+           >> x.address >> x.backend >> x.interface;
+  }
 };
 
 } // namespace
@@ -119,10 +120,7 @@ int be_driver(const std::string& folder, int workers, int agents, backend kind,
   options.torch.backend = kind;
   training_plan plan{folder, folder + '/' + gradients, absent};
   auto outcome = torch_trainer{train, plan, options}.fit();
-  auto text = outcome.error ? outcome.error->message : std::string{};
-  std::ranges::replace(text, '\n', ' ');
-  tell(folder, concat("result ", to_string(outcome.status), ' ',
-                      outcome.attempts, ' ', text));
+  tell_result(folder, outcome);
   return 0;
 }
 
@@ -161,26 +159,6 @@ protected:
       EXPECT_EQ(x->wait(), 0);
   }
 
-  /// Takes lines until all *ranks* of *attempt* have introduced themselves.
-  std::map<int, seen_rank> ranks_of(int attempt, int ranks) {
-    std::map<int, seen_rank> result;
-    while (static_cast<int>(result.size()) < ranks) {
-      auto text = next_line();
-      std::istringstream line{text};
-      std::string what;
-      int number = -1, rank = -1;
-      line >> what >> number >> rank;
-      if (what == "result")
-        throw std::runtime_error{text};
-      if (what != "rank" || number != attempt)
-        continue;
-      auto& x = result[rank];
-      line >> x.node >> x.local_ranks >> x.pid >> x.agent >> x.host >> x.address
-        >> x.backend >> x.interface;
-    }
-    return result;
-  }
-
   /// The number of the host of *x*.
   std::size_t host_of(const seen_rank& x) const {
     for (std::size_t i = 1; i < hosts_.size(); ++i)
@@ -213,7 +191,7 @@ TEST_P(hosts_training_test, gradients_are_the_same_on_all_and_those_of_gloo) {
   // Hosts with 2, 2 and 1 ranks.
   start_all({.workers = 5, .agents = 2, .gradients = "ours"});
   std::set<std::string> addresses, interfaces;
-  for (auto& [rank, x] : ranks_of(0, 5)) {
+  for (auto& [rank, x] : introduced<seen_rank>(0, 5)) {
     EXPECT_EQ(x.node, rank / 2);
     EXPECT_EQ(x.local_ranks, rank == 4 ? 1 : 2);
     EXPECT_EQ(x.backend, "hierarchical");
@@ -252,7 +230,7 @@ TEST_P(hosts_training_test, gloo_does_not_look_up_the_names_of_hosts) {
               0);
   }
   start_all({.workers = 4, .agents = 1, .kind = backend::gloo});
-  for (auto& [rank, x] : ranks_of(0, 4))
+  for (auto& [rank, x] : introduced<seen_rank>(0, 4))
     EXPECT_EQ(x.backend, "gloo");
   expect_end("result finished 1 ");
 }
@@ -278,7 +256,7 @@ TEST_P(hosts_training_test, ranks_talk_on_the_network_that_was_chosen) {
                  .kind = kind,
                  .gradients = concat(to_string(kind), network.size()),
                  .network = network});
-      for (auto& [rank, x] : ranks_of(0, 4)) {
+      for (auto& [rank, x] : introduced<seen_rank>(0, 4)) {
         EXPECT_EQ(x.address, concat("fd00:7::", rank / 2 + 1));
         EXPECT_EQ(x.interface, "=eth1");
       }
@@ -313,12 +291,12 @@ TEST_P(hosts_training_test, a_host_without_the_chosen_network_is_named) {
 
 TEST_P(hosts_training_test, goes_on_after_a_rank_in_a_collective_was_killed) {
   start_all({.workers = 4, .agents = 1, .absent = 3});
-  auto ranks = ranks_of(0, 4);
+  auto ranks = introduced<seen_rank>(0, 4);
   await_line("absent");
   kill(1, ranks[3].pid);
   for (int rank = 0; rank < 4; ++rank)
     await_end(0, rank);
-  ranks_of(1, 4);
+  introduced<seen_rank>(1, 4);
   expect_end("result finished 2 ");
   auto failures = journal();
   EXPECT_THAT(failures, HasSubstr("SIGKILL"));
@@ -328,7 +306,7 @@ TEST_P(hosts_training_test, goes_on_after_a_rank_in_a_collective_was_killed) {
 
 TEST_P(hosts_training_test, names_the_host_that_was_lost_while_others_wait) {
   start_all({.workers = 5, .agents = 2, .absent = 3});
-  auto ranks = ranks_of(0, 5);
+  auto ranks = introduced<seen_rank>(0, 5);
   await_line("absent");
   auto lost = host_of(ranks[3]);
   kill(static_cast<int>(lost), ranks[3].agent);
@@ -336,7 +314,7 @@ TEST_P(hosts_training_test, names_the_host_that_was_lost_while_others_wait) {
     await_end(0, rank);
   hosts_[lost]->wait();
   hosts_[lost] = start_agent(static_cast<int>(lost));
-  ranks_of(1, 5);
+  introduced<seen_rank>(1, 5);
   expect_end("result finished 2 ");
   auto failures = journal();
   EXPECT_THAT(failures, HasSubstr("host " + ranks[3].host + " is lost"));

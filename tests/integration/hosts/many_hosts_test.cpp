@@ -3,16 +3,13 @@
 
 #include <fcntl.h>
 #include <netinet/in.h>
-#include <sys/file.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdlib>
 #include <map>
 #include <regex>
 #include <set>
-#include <sstream>
 #include <thread>
 
 #include <gmock/gmock.h>
@@ -65,9 +62,7 @@ std::uint16_t free_port() {
 
 void hosts_loop(train_context& context, const host_plan& plan) {
   auto attempt = static_cast<int>(context.attempt());
-  auto life = ::open(life_of(plan.folder, attempt, context.rank()).c_str(),
-                     O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-  ::flock(life, LOCK_EX);
+  hold_life(plan.folder, attempt, context.rank());
   auto sum = 0;
   if (auto& from = context.checkpoint())
     sum = std::stoi(bytes_of(from->path() / "sum.txt"));
@@ -130,10 +125,7 @@ int be_driver(const std::string& folder, int workers, int agents, int waits,
     data_parallel_trainer{hosts_loop, host_plan{folder, steps, waits, talks},
                           train_options{.scaling = scaling, .run = config}}
       .fit();
-  auto text = outcome.error ? outcome.error->message : std::string{};
-  std::ranges::replace(text, '\n', ' ');
-  tell(folder, concat("result ", to_string(outcome.status), ' ',
-                      outcome.attempts, ' ', text));
+  tell_result(folder, outcome);
   return 0;
 }
 
@@ -149,6 +141,11 @@ struct seen_rank {
   pid_t spawner = -1;
   pid_t agent = -1;
   int from = -1; ///< The step it resumes from.
+
+  friend std::istream& operator>>(std::istream& in, seen_rank& x) {
+    return in >> x.node >> x.local >> x.local_ranks >> x.host >> x.pid
+           >> x.spawner >> x.agent >> x.from;
+  }
 };
 
 class many_hosts_test : public hosts_test {
@@ -190,32 +187,6 @@ protected:
     return path.string();
   }
 
-  /// Takes lines until all *ranks* of *attempt* have introduced themselves and,
-  /// if asked, wait.
-  std::map<int, seen_rank> ranks_of(int attempt, int ranks, bool wait) {
-    std::map<int, seen_rank> result;
-    for (auto waiting = wait ? ranks : 0;
-         static_cast<int>(result.size()) < ranks || waiting > 0;) {
-      auto text = next_line();
-      std::istringstream line{text};
-      std::string what;
-      int number = -1, rank = -1;
-      line >> what >> number >> rank;
-      if (what == "result")
-        throw std::runtime_error{text};
-      if (number != attempt)
-        continue;
-      if (what == "waits") {
-        --waiting;
-        continue;
-      }
-      auto& x = result[rank];
-      line >> x.node >> x.local >> x.local_ranks >> x.host >> x.pid >> x.spawner
-        >> x.agent >> x.from;
-    }
-    return result;
-  }
-
   unique_fd go_;
 };
 
@@ -223,7 +194,7 @@ TEST_P(many_hosts_test, trains_over_three_hosts_with_one_storage) {
   auto driver = start_driver(5, 2, 0);
   auto first = start_agent(1);
   auto second = start_agent(2);
-  auto ranks = ranks_of(0, 5, false);
+  auto ranks = introduced<seen_rank>(0, 5);
   std::map<int, std::set<std::string>> hosts;
   for (auto& [rank, x] : ranks) {
     EXPECT_EQ(x.node, rank / 2) << rank;
@@ -258,7 +229,7 @@ TEST_P(many_hosts_test, a_connection_that_is_reset_costs_no_attempt) {
   ASSERT_TRUE(replace_file(path, encode(own).view()));
   auto agent = start(0, {"/usr/bin/env", "TROUPE_TICKET=" + path, own_program(),
                          "--node-agent"});
-  ranks_of(0, 2, true);
+  introduced<seen_rank>(0, 2, "waits");
   relay.break_all();
   go();
   // Not for so long that a busy machine finds no time to dial.
@@ -295,7 +266,7 @@ TEST_P(many_hosts_test, meets_agents_with_tickets_of_a_folder) {
   auto agent = with({"--node-agent"});
   auto driver = with(
     {"--driver", folder_.path().string(), "2", "0", "0", "120000", "4", "0"});
-  EXPECT_EQ(ranks_of(0, 2, false)[1].node, 1);
+  EXPECT_EQ(introduced<seen_rank>(0, 2)[1].node, 1);
   EXPECT_EQ(result_line(), "result finished 1 ");
   EXPECT_EQ(driver->wait(), 0);
   EXPECT_EQ(agent->wait(), 0);
@@ -305,9 +276,9 @@ TEST_P(many_hosts_test, meets_agents_with_tickets_of_a_folder) {
 TEST_P(many_hosts_test, goes_on_after_a_rank_of_another_host_was_killed) {
   auto driver = start_driver(2, 1, 1);
   auto agent = start_agent(1);
-  auto ranks = ranks_of(0, 2, true);
+  auto ranks = introduced<seen_rank>(0, 2, "waits");
   kill(1, ranks[1].pid);
-  auto next = ranks_of(1, 2, false);
+  auto next = introduced<seen_rank>(1, 2);
   EXPECT_EQ(next[1].agent, ranks[1].agent) << "the agent stays";
   EXPECT_EQ(result_line(), "result finished 2 ");
   EXPECT_EQ(driver->wait(), 0);
@@ -317,10 +288,10 @@ TEST_P(many_hosts_test, goes_on_after_a_rank_of_another_host_was_killed) {
 TEST_P(many_hosts_test, goes_on_after_the_spawner_of_another_host_was_killed) {
   auto driver = start_driver(2, 1, 1);
   auto agent = start_agent(1);
-  auto ranks = ranks_of(0, 2, true);
+  auto ranks = introduced<seen_rank>(0, 2, "waits");
   kill(1, ranks[1].spawner);
   await_end(0, 1);
-  auto next = ranks_of(1, 2, false);
+  auto next = introduced<seen_rank>(1, 2);
   EXPECT_EQ(next[1].agent, ranks[1].agent) << "the agent stays";
   EXPECT_EQ(result_line(), "result finished 2 ");
   EXPECT_EQ(driver->wait(), 0);
@@ -330,12 +301,12 @@ TEST_P(many_hosts_test, goes_on_after_the_spawner_of_another_host_was_killed) {
 TEST_P(many_hosts_test, goes_on_with_another_agent_after_one_was_killed) {
   auto driver = start_driver(2, 1, 1);
   auto agent = start_agent(1);
-  auto ranks = ranks_of(0, 2, true);
+  auto ranks = introduced<seen_rank>(0, 2, "waits");
   kill(1, ranks[1].agent);
   await_end(0, 1);
   agent->wait();
   agent = start_agent(1);
-  auto next = ranks_of(1, 2, false);
+  auto next = introduced<seen_rank>(1, 2);
   EXPECT_EQ(next[1].node, 1);
   EXPECT_EQ(result_line(), "result finished 2 ");
   EXPECT_EQ(driver->wait(), 0);
@@ -350,11 +321,11 @@ TEST_P(many_hosts_test, goes_on_after_a_host_lost_its_power) {
     GTEST_SKIP() << "this machine has to stay on";
   auto driver = start_driver(2, 1, 1);
   start_agent(1);
-  ranks_of(0, 2, true);
+  introduced<seen_rank>(0, 2, "waits");
   EXPECT_EQ(std::system((tool_ + " crash h2 && " + tool_ + " boot h2").c_str()),
             0);
   auto agent = start_agent(1);
-  auto next = ranks_of(1, 2, false);
+  auto next = introduced<seen_rank>(1, 2);
   EXPECT_EQ(next[1].node, 1);
   EXPECT_EQ(result_line(), "result finished 2 ");
   EXPECT_EQ(driver->wait(), 0);
@@ -368,10 +339,10 @@ TEST_P(many_hosts_test, a_frozen_host_is_replaced_and_fenced_after_its_thaw) {
     GTEST_SKIP() << "this machine has to go on";
   auto driver = start_driver(2, 1, 2);
   auto frozen = start_agent(1);
-  auto ranks = ranks_of(0, 2, true);
+  auto ranks = introduced<seen_rank>(0, 2, "waits");
   hosts("freeze h2");
   auto replacement = start_agent(2);
-  auto next = ranks_of(1, 2, true);
+  auto next = introduced<seen_rank>(1, 2, "waits");
   EXPECT_EQ(next[1].host, "h3");
   hosts("thaw h2");
   EXPECT_EQ(frozen->wait(), 75);
@@ -394,7 +365,7 @@ protected:
     auto driver = start_driver(3, 2, 1);
     auto at_h2 = start_agent(1);
     auto at_h3 = start_agent(2);
-    ranks_of(0, 3, true);
+    introduced<seen_rank>(0, 3, "waits");
     hosts(first);
     hosts(second);
     // Both sides know: the agents have ended their ranks, and themselves.
@@ -405,7 +376,7 @@ protected:
     hosts(repair);
     at_h2 = start_agent(1);
     at_h3 = start_agent(2);
-    EXPECT_EQ(ranks_of(1, 3, false).size(), 3u);
+    EXPECT_EQ(introduced<seen_rank>(1, 3).size(), 3u);
     EXPECT_EQ(result_line(), "result finished 2 ");
     EXPECT_EQ(driver->wait(), 0);
     EXPECT_EQ(at_h2->wait(), 0);
@@ -428,7 +399,7 @@ TEST_P(broken_links_test, a_host_that_is_mute_in_one_direction_is_lost) {
 TEST_P(broken_links_test, a_short_cut_a_lossy_and_a_slow_link_cost_nothing) {
   auto driver = start_driver(2, 1, 1, 120'000, 30);
   auto agent = start_agent(1);
-  ranks_of(0, 2, true);
+  introduced<seen_rank>(0, 2, "waits");
   hosts("cut h2 && sleep 2 && " + tool_ + " plug h2");
   hosts("lose h2 5");
   hosts("delay h2 50");
@@ -442,14 +413,14 @@ TEST_P(broken_links_test, a_short_cut_a_lossy_and_a_slow_link_cost_nothing) {
 TEST_P(broken_links_test, a_run_whose_drivers_host_is_lost_resumes_elsewhere) {
   auto driver = start_driver(2, 1, 1);
   auto agent = start_agent(1);
-  ranks_of(0, 2, true);
+  introduced<seen_rank>(0, 2, "waits");
   hosts("crash h1");
   EXPECT_EQ(agent->wait(), 75);
   await_end(0, 1);
   driver->wait();
   driver = start_driver(2, 1, 0, 120'000, 4, 1);
   agent = start_agent(2);
-  auto ranks = ranks_of(1, 2, false);
+  auto ranks = introduced<seen_rank>(1, 2);
   EXPECT_EQ(ranks[0].host, "h2");
   EXPECT_EQ(ranks[1].host, "h3");
   EXPECT_EQ(result_line(), "result finished 2 ");
@@ -461,11 +432,11 @@ TEST_P(broken_links_test, a_run_whose_drivers_host_is_lost_resumes_elsewhere) {
 TEST_P(many_hosts_test, a_host_that_a_signal_asks_to_leave_is_replaced) {
   auto driver = start_driver(2, 1, 0, 120'000, 4, 0, 1);
   auto agent = start_agent(1);
-  auto ranks = ranks_of(0, 2, true);
+  auto ranks = introduced<seen_rank>(0, 2, "waits");
   kill(1, ranks[1].agent, "-TERM");
   EXPECT_EQ(agent->wait(), 75);
   agent = start_agent(1);
-  auto next = ranks_of(1, 2, false);
+  auto next = introduced<seen_rank>(1, 2);
   EXPECT_EQ(next[0].from, 3) << "a last checkpoint was saved";
   EXPECT_EQ(next[0].spawner, ranks[0].spawner);
   EXPECT_EQ(result_line(), "result finished 2 ");
@@ -478,13 +449,13 @@ TEST_P(many_hosts_test, a_host_that_a_signal_asks_to_leave_is_replaced) {
 TEST_P(many_hosts_test, an_agent_that_two_signals_ask_to_leave_does_so_now) {
   auto driver = start_driver(2, 1, 1);
   auto agent = start_agent(1);
-  auto ranks = ranks_of(0, 2, true);
+  auto ranks = introduced<seen_rank>(0, 2, "waits");
   kill(1, ranks[1].agent, "-TERM");
   kill(1, ranks[1].agent, "-INT");
   await_end(0, 1);
   EXPECT_EQ(agent->wait(), 75);
   agent = start_agent(1);
-  ranks_of(1, 2, false);
+  introduced<seen_rank>(1, 2);
   EXPECT_EQ(result_line(), "result finished 2 ");
   EXPECT_EQ(driver->wait(), 0);
   EXPECT_EQ(agent->wait(), 0);
@@ -493,7 +464,7 @@ TEST_P(many_hosts_test, an_agent_that_two_signals_ask_to_leave_does_so_now) {
 TEST_P(many_hosts_test, an_agent_ends_with_its_driver_and_takes_its_ranks) {
   auto driver = start_driver(2, 1, 1);
   auto agent = start_agent(1);
-  auto ranks = ranks_of(0, 2, true);
+  auto ranks = introduced<seen_rank>(0, 2, "waits");
   kill(0, ranks[0].agent); // That of the driver's host is the driver.
   await_end(0, 0);
   await_end(0, 1);

@@ -149,10 +149,12 @@ TEST_P(placement_test, a_line_that_is_refused_once_ends_even_a_stubborn_loop) {
   expect_no_gap(outcome);
 }
 
-/// Counts the names that it is refused, in what it reports.
-void name_freely(train_context& context) {
+/// Reports a checkpoint under each of *names*; the metrics count those that
+/// were refused so far.
+void report_under(train_context& context,
+                  std::initializer_list<const char*> names) {
   auto refused = 0;
-  for (auto name : {"epoch/1", "one", "one", ".two", "two"}) {
+  for (auto name : names) {
     auto files = context.new_checkpoint();
     write_bytes(files.path() / std::to_string(context.rank()), "weights");
     try {
@@ -162,6 +164,10 @@ void name_freely(train_context& context) {
       ++refused;
     }
   }
+}
+
+void name_freely(train_context& context) {
+  report_under(context, {"epoch/1", "one", "one", ".two", "two"});
 }
 
 TEST_P(placement_test, a_loop_may_choose_another_name_for_a_checkpoint) {
@@ -174,22 +180,12 @@ TEST_P(placement_test, a_loop_may_choose_another_name_for_a_checkpoint) {
   EXPECT_EQ(outcome.checkpoint->name(), "two");
 }
 
-/// Counts the names that it is refused although no checkpoint has them.
+/// The folder `best` is no checkpoint, and the last name is still free.
 void name_over_others(train_context& context) {
-  auto refused = 0;
   if (context.rank() == 0)
     fs::create_directory(context.run_path() / "checkpoints" / "best");
   context.barrier();
-  for (auto name : {"best", "checkpoint_000001", "", "third"}) {
-    auto files = context.new_checkpoint();
-    write_bytes(files.path() / std::to_string(context.rank()), "weights");
-    try {
-      context.report({{"refused", refused}}, std::move(files),
-                     report_options{.checkpoint_name = name});
-    } catch (const std::exception&) {
-      ++refused;
-    }
-  }
+  report_under(context, {"best", "checkpoint_000001", "", "third"});
 }
 
 TEST_P(placement_test, a_name_that_is_taken_is_refused_in_the_loop) {
@@ -337,12 +333,6 @@ INSTANTIATE_TEST_SUITE_P(placements, placement_test,
                                              .num_workers = 3,
                                              .where = placement::in_process},
                                            scaling_config{.num_workers = 0}),
-                         [](auto& info) {
-                           auto& x = info.param;
-                           return x.num_workers == 0 ? "inline"
-                                  : x.where == placement::in_process
-                                    ? "threads"
-                                    : "processes";
-                         });
+                         name_of_placement);
 
 } // namespace troupe::internal::test

@@ -160,13 +160,7 @@ INSTANTIATE_TEST_SUITE_P(placements, rank_hooks_test,
                                              .num_workers = 2,
                                              .where = placement::in_process},
                                            scaling_config{.num_workers = 0}),
-                         [](auto& info) {
-                           auto& x = info.param;
-                           return x.num_workers == 0 ? "inline"
-                                  : x.where == placement::in_process
-                                    ? "threads"
-                                    : "processes";
-                         });
+                         name_of_placement);
 
 TEST_F(run_test, a_closure_is_a_hook_in_threads) {
   std::atomic<int> begun{0};

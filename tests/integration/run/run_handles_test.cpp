@@ -16,18 +16,45 @@
 
 namespace troupe::internal::test {
 
-TEST_F(run_test, a_service_starts_asks_and_stops_a_run_in_its_own_system) {
-  register_messages();
-  system_config system_settings;
-  caf::actor_system system{system_settings};
-  fault_plan plan{.steps = 1'000'000'000, .checkpoint_by = -1};
-  auto handle =
-    data_parallel_trainer{
+/// A service with an actor system of its own.
+class service_test : public run_test {
+protected:
+  expected<run_handle> start(const fault_plan& plan, run_config settings,
+                             placement where = placement::processes) {
+    return data_parallel_trainer{
       counting_loop, plan,
-      train_options{.scaling = {.num_workers = 2}, .run = config()}}
-      .start(system);
+      train_options{.scaling = {.num_workers = 2, .where = where},
+                    .run = std::move(settings)}}
+      .start(system_);
+  }
+
+  /// A run that does not end by itself.
+  expected<run_handle> start_endless(const std::string& name = "run") {
+    return start({.steps = 1'000'000'000, .checkpoint_by = -1}, config(name));
+  }
+
+  /// Waits until *x* has made *more* reports.
+  static void await_reports(const run_handle& x, std::uint64_t more) {
+    auto before = x.status().reports;
+    while (x.status().reports < before + more)
+      std::this_thread::yield();
+  }
+
+private:
+  /// Before any actor system exists.
+  struct registration {
+    registration() { register_messages(); }
+  } registration_;
+  system_config settings_;
+
+protected:
+  caf::actor_system system_{settings_};
+};
+
+TEST_F(service_test, a_service_starts_asks_and_stops_a_run_in_its_own_system) {
+  auto handle = start_endless();
   ASSERT_TRUE(handle) << handle.error().message;
-  caf::scoped_actor self{system};
+  caf::scoped_actor self{system_};
   run_status status;
   while (status.reports < 10)
     request(self, handle->control(), std::chrono::seconds{10}, get_status{})
@@ -41,17 +68,10 @@ TEST_F(run_test, a_service_starts_asks_and_stops_a_run_in_its_own_system) {
   EXPECT_EQ(handle->status().state, run_state::aborted);
 }
 
-TEST_F(run_test, several_threads_may_wait_for_one_handle) {
-  register_messages();
-  system_config system_settings;
-  caf::actor_system system{system_settings};
+TEST_F(service_test, several_threads_may_wait_for_one_handle) {
   auto settings = config();
   settings.trackers = {csv_tracker()};
-  auto handle =
-    data_parallel_trainer{
-      counting_loop, fault_plan{.steps = 3},
-      train_options{.scaling = {.num_workers = 2}, .run = settings}}
-      .start(system);
+  auto handle = start({.steps = 3}, settings);
   ASSERT_TRUE(handle) << handle.error().message;
   std::vector<result> outcomes(4);
   {
@@ -67,23 +87,14 @@ TEST_F(run_test, several_threads_may_wait_for_one_handle) {
 }
 
 // The actors' threads are not in the forked process.
-TEST_F(run_test, a_forked_process_neither_ends_a_run_nor_waits_for_it) {
+TEST_F(service_test, a_forked_process_neither_ends_a_run_nor_waits_for_it) {
 #ifdef __SANITIZE_THREAD__
   GTEST_SKIP() << "ThreadSanitizer does not work in what a process with "
                   "several threads forked";
 #endif
-  register_messages();
-  system_config system_settings;
-  caf::actor_system system{system_settings};
-  fault_plan plan{.steps = 1'000'000'000, .checkpoint_by = -1};
-  auto handle =
-    data_parallel_trainer{
-      counting_loop, plan,
-      train_options{.scaling = {.num_workers = 2}, .run = config()}}
-      .start(system);
+  auto handle = start_endless();
   ASSERT_TRUE(handle) << handle.error().message;
-  while (handle->status().reports < 3)
-    std::this_thread::yield();
+  await_reports(*handle, 3);
   auto status = run_in_child([&] {
     ::alarm(20); // Ends it if it waits.
     handle->preempt();
@@ -94,35 +105,21 @@ TEST_F(run_test, a_forked_process_neither_ends_a_run_nor_waits_for_it) {
     ::_exit(is_error ? 0 : 1);
   });
   EXPECT_EQ(status, 0);
-  auto reports = handle->status().reports;
-  while (handle->status().reports < reports + 3)
-    std::this_thread::yield();
+  await_reports(*handle, 3);
   EXPECT_EQ(handle->status().state, run_state::running);
   handle->stop();
   EXPECT_EQ(handle->wait().status, run_status_kind::aborted);
 }
 
-TEST_F(run_test, a_handle_ends_its_run_before_it_takes_another) {
-  register_messages();
-  system_config system_settings;
-  caf::actor_system system{system_settings};
-  auto start = [&](const std::string& name) {
-    fault_plan plan{.steps = 1'000'000'000, .checkpoint_by = -1};
-    return data_parallel_trainer{
-      counting_loop, plan,
-      train_options{.scaling = {.num_workers = 2}, .run = config(name)}}
-      .start(system);
-  };
-  auto handle = start("first");
-  auto other = start("second");
+TEST_F(service_test, a_handle_ends_its_run_before_it_takes_another) {
+  auto handle = start_endless("first");
+  auto other = start_endless("second");
   ASSERT_TRUE(handle && other);
-  while (handle->status().reports < 3)
-    std::this_thread::yield();
+  await_reports(*handle, 3);
   *handle = std::move(*other);
   EXPECT_EQ(result::from_path(storage_ / "first").value().status,
             run_status_kind::aborted);
-  while (handle->status().reports < 3)
-    std::this_thread::yield();
+  await_reports(*handle, 3);
   auto& same = *handle;
   *handle = std::move(same);
   EXPECT_EQ(handle->status().state, run_state::running);
@@ -156,28 +153,21 @@ TEST_F(run_test, a_run_whose_driver_dies_returns_an_error_and_resumes) {
 }
 
 // The handle still exists: it returns status and result.
-TEST_F(run_test, the_name_of_a_run_is_free_once_it_was_waited_for) {
-  register_messages();
-  system_config system_settings;
-  caf::actor_system system{system_settings};
+TEST_F(service_test, the_name_of_a_run_is_free_once_it_was_waited_for) {
   for (auto where : {placement::processes, placement::in_process}) {
     auto name = where == placement::processes ? "processes" : "threads";
-    train_options options{.scaling = {.num_workers = 2, .where = where},
-                          .run = config(name)};
-    auto handle =
-      data_parallel_trainer{counting_loop, fault_plan{.steps = 1'000'000'000},
-                            options}
-        .start(system);
+    auto handle = start({.steps = 1'000'000'000}, config(name), where);
     ASSERT_TRUE(handle) << handle.error().message;
-    while (handle->status().reports < 3)
-      std::this_thread::yield();
+    await_reports(*handle, 3);
     handle->stop();
     auto first = handle->wait();
     ASSERT_EQ(first.status, run_status_kind::aborted);
     ASSERT_TRUE(first.checkpoint);
     auto saved = bytes_of(first.checkpoint->path() / "step.txt");
     auto steps = std::stoi(saved);
-    auto next = run({.steps = steps + 2}, options);
+    auto next =
+      run({.steps = steps + 2},
+          {.scaling = {.num_workers = 2, .where = where}, .run = config(name)});
     EXPECT_EQ(next.status, run_status_kind::finished)
       << name << ": " << (next.error ? next.error->message : "");
     EXPECT_EQ(next.metrics.at("step"), metric_value{steps + 1});
@@ -186,17 +176,10 @@ TEST_F(run_test, the_name_of_a_run_is_free_once_it_was_waited_for) {
   }
 }
 
-TEST_F(run_test, two_runs_at_once_in_one_process_do_not_meet) {
-  register_messages();
-  system_config system_settings;
-  caf::actor_system system{system_settings};
+TEST_F(service_test, two_runs_at_once_in_one_process_do_not_meet) {
   std::vector<run_handle> handles;
   for (auto name : {"one", "two"}) {
-    auto handle =
-      data_parallel_trainer{
-        counting_loop, fault_plan{.steps = 20},
-        train_options{.scaling = {.num_workers = 2}, .run = config(name)}}
-        .start(system);
+    auto handle = start({.steps = 20}, config(name));
     ASSERT_TRUE(handle) << handle.error().message;
     handles.push_back(std::move(*handle));
   }

@@ -69,6 +69,14 @@ protected:
   temporary_folder storage_;
 };
 
+/// For the names of tests with each placement.
+inline std::string
+name_of_placement(const ::testing::TestParamInfo<scaling_config>& x) {
+  return x.param.num_workers == 0                 ? "inline"
+         : x.param.where == placement::in_process ? "threads"
+                                                  : "processes";
+}
+
 /// The only failed rank of *x*; fails the test if there is another number.
 const rank_failure& only_failure(const result& x, int rank);
 

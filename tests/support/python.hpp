@@ -1,15 +1,12 @@
 #pragma once
 
-#include <array>
-#include <cstdio>
 #include <cstdlib>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include <sys/wait.h>
-
+#include "tests/support/run_command.hpp"
 #include "tests/support/temporary_folder.hpp"
 
 namespace troupe::internal::test {
@@ -29,30 +26,16 @@ inline bool python_is_required() {
   return ci && std::string_view{ci} == "true";
 }
 
-struct python_result {
-  int exit_code = -1;
-  std::string output; ///< Of both streams.
-};
-
 /// Runs *script* with *arguments*, which must not contain quotes.
-inline python_result run_python(const std::string& script,
-                                const std::vector<std::string>& arguments) {
+inline command_result run_python(const std::string& script,
+                                 const std::vector<std::string>& arguments) {
   temporary_folder folder;
   write_bytes(folder / "script.py", script);
   auto command =
     "'" + test_python().value() + "' '" + (folder / "script.py").string() + "'";
   for (const auto& x : arguments)
     command += " '" + x + "'";
-  python_result result;
-  auto* pipe = ::popen((command + " 2>&1").c_str(), "re");
-  if (!pipe)
-    return result;
-  std::array<char, 4096> buffer;
-  while (auto n = std::fread(buffer.data(), 1, buffer.size(), pipe))
-    result.output.append(buffer.data(), n);
-  auto status = ::pclose(pipe);
-  result.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  return result;
+  return run_command(command);
 }
 
 } // namespace troupe::internal::test

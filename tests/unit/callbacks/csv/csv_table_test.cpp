@@ -2,13 +2,13 @@
 
 #include <array>
 #include <cstdint>
-#include <cstdio>
 #include <limits>
 #include <random>
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "tests/support/run_command.hpp"
 #include "tests/support/temporary_folder.hpp"
 
 namespace troupe::internal {
@@ -67,15 +67,9 @@ std::string random_text(std::mt19937& random) {
 std::string python_says(const std::string& script, const fs::path& argument) {
   test::temporary_folder folder;
   test::write_bytes(folder / "script.py", script);
-  auto command = "python3 '" + (folder / "script.py").string() + "' '"
-                 + argument.string() + "' 2>&1";
-  auto* pipe = ::popen(command.c_str(), "re");
-  std::string result;
-  std::array<char, 4096> buffer;
-  while (auto n = std::fread(buffer.data(), 1, buffer.size(), pipe))
-    result.append(buffer.data(), n);
-  ::pclose(pipe);
-  return result;
+  return test::run_command("python3 '" + (folder / "script.py").string() + "' '"
+                           + argument.string() + "'")
+    .output;
 }
 
 TEST(csv_table_test, is_read_back_by_pythons_csv_module) {

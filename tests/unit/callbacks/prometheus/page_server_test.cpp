@@ -3,7 +3,6 @@
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <fcntl.h>
@@ -11,10 +10,12 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <set>
 #include <stdexcept>
 #include <thread>
 
+#include "tests/support/few_descriptors.hpp"
 #include "troupe/runtime/fs.hpp"
 
 namespace troupe::internal {
@@ -200,19 +201,14 @@ TEST_F(page_server_test, lets_clients_wait_while_descriptors_are_exhausted) {
   ASSERT_TRUE(status);
   unique_fd client{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
   auto name = name_of(*server);
-  rlimit before{};
-  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
-  auto none = before;
-  // The next descriptor that is free is one too many.
-  none.rlim_cur = static_cast<rlim_t>(unique_fd{::dup(0)}.get());
-  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  std::optional<test::few_descriptors> none{std::in_place};
   auto connected =
     ::connect(client.get(), reinterpret_cast<sockaddr*>(&name), sizeof(name));
   // A thread that asks again and again never sleeps, and this never ends.
   auto enough = sleeps_in(status) + 5;
   while (connected == 0 && sleeps_in(status) < enough)
     std::this_thread::yield();
-  ::setrlimit(RLIMIT_NOFILE, &before);
+  none.reset();
   ASSERT_EQ(connected, 0);
   put(client, "GET /metrics HTTP/1.1\r\n\r\n");
   EXPECT_TRUE(rest_of(client).ends_with("page\n"));

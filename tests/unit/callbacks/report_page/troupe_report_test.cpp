@@ -1,13 +1,9 @@
 // `troupe report`, run as a user would.
 
-#include <sys/wait.h>
-
-#include <array>
-#include <cstdio>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/support/run_command.hpp"
 #include "tests/support/written_run.hpp"
 #include "troupe/callbacks/report_page/report_page.hpp"
 
@@ -18,24 +14,9 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-struct outcome {
-  int exit_code = -1;
-  std::string output; ///< Of both streams.
-};
-
-outcome troupe_report(const std::string& arguments) {
-  outcome result;
-  auto command =
-    std::string{"'"} + TROUPE_PROGRAM + "' report " + arguments + " 2>&1";
-  auto* pipe = ::popen(command.c_str(), "re");
-  if (!pipe)
-    return result;
-  std::array<char, 4096> buffer;
-  while (auto n = std::fread(buffer.data(), 1, buffer.size(), pipe))
-    result.output.append(buffer.data(), n);
-  auto status = ::pclose(pipe);
-  result.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  return result;
+command_result troupe_report(const std::string& arguments) {
+  return run_command(std::string{"'"} + TROUPE_PROGRAM + "' report "
+                     + arguments);
 }
 
 std::string quoted(const fs::path& x) {

@@ -1,15 +1,13 @@
 // `troupe sync`, run as a user would.
 
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <cstdio>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/support/run_command.hpp"
 #include "tests/support/written_run.hpp"
 #include "troupe/callbacks/tracking/record_reader.hpp"
 
@@ -42,18 +40,13 @@ protected:
   /// Its exit code; what it printed goes to `output`.
   int sync(const std::string& arguments = {},
            const std::string& variables = {}) {
-    output.clear();
-    auto command =
+    auto done = run_command(
       variables + " '" + TROUPE_PROGRAM + "' sync "
       + quoted(run.path().string())
       + (arguments.find("--timeout") == arguments.npos ? " --timeout 20 " : " ")
-      + arguments + " 2>&1";
-    auto* pipe = ::popen(command.c_str(), "re");
-    std::array<char, 4096> buffer;
-    while (auto n = std::fread(buffer.data(), 1, buffer.size(), pipe))
-      output.append(buffer.data(), n);
-    auto status = ::pclose(pipe);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+      + arguments);
+    output = std::move(done.output);
+    return done.exit_code;
   }
 
   written_run run;

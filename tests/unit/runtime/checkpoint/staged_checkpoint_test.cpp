@@ -2,11 +2,11 @@
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "tests/support/checkpoint_files.hpp"
 #include "tests/support/child.hpp"
+#include "tests/support/few_descriptors.hpp"
 #include "tests/support/sanitized.hpp"
 #include "tests/support/small_disk.hpp"
 #include "tests/support/temporary_folder.hpp"
@@ -57,14 +57,10 @@ TEST_F(staged_checkpoint_test, seals_any_number_of_files_with_few_descriptors) {
   auto staged = make();
   for (int i = 0; i < 200; ++i)
     write_bytes(staged.path() / std::to_string(i), std::to_string(i));
-  rlimit before{};
-  ::getrlimit(RLIMIT_NOFILE, &before);
-  unique_fd next{::open("/dev/null", O_RDONLY | O_CLOEXEC)};
-  auto few = before;
-  few.rlim_cur = static_cast<rlim_t>(next.get()) + 10;
-  ::setrlimit(RLIMIT_NOFILE, &few);
-  auto files = seal(staged);
-  ::setrlimit(RLIMIT_NOFILE, &before);
+  auto files = [&] {
+    few_descriptors limit{9};
+    return seal(staged);
+  }();
   ASSERT_TRUE(files) << files.error().message;
   EXPECT_EQ(files->size(), 200u);
 }

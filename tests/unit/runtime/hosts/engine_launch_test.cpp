@@ -2,7 +2,6 @@
 // namespaces of this machine. The scripts that make them are not part of this
 // tree: TROUPE_HOST_TOOLS names their folder.
 
-#include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <optional>
@@ -13,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "tests/support/run_command.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "tests/unit/runtime/hosts/launched_agents.hpp"
 #include "troupe/runtime/hosts/host_launcher.hpp"
@@ -23,26 +23,12 @@ namespace troupe::internal {
 namespace {
 
 using test::launch_records;
+using test::run_command;
 using testing::AnyOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
 using testing::UnorderedElementsAre;
-
-struct command_result {
-  int status = -1;
-  std::string output;
-};
-
-command_result run_command(const std::string& command) {
-  command_result result;
-  auto* pipe = ::popen((command + " 2>&1").c_str(), "r");
-  for (int c = 0; pipe && (c = std::fgetc(pipe)) != EOF;)
-    result.output += static_cast<char>(c);
-  if (pipe)
-    result.status = ::pclose(pipe);
-  return result;
-}
 
 void write_script(const fs::path& path, const std::string& body) {
   test::write_bytes(path, "#!/bin/sh\n" + body);
@@ -80,7 +66,7 @@ protected:
   /// Runs one of the scripts; fails the test if that fails.
   std::string tool(const std::string& arguments) {
     auto result = run_command(tools_ + '/' + arguments);
-    EXPECT_EQ(result.status, 0) << arguments << ": " << result.output;
+    EXPECT_EQ(result.exit_code, 0) << arguments << ": " << result.output;
     return result.output;
   }
 

@@ -11,10 +11,10 @@
 #include <gtest/gtest.h>
 #include <spawn.h>
 #include <sys/file.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/support/few_descriptors.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "tests/unit/runtime/process/process_modes.hpp"
 #include "tests/unit/runtime/process/started_rank.hpp"
@@ -65,22 +65,6 @@ pid_t start_reader(const std::string& path, off_t offset, bool is_locked) {
   return result;
 }
 
-/// While it exists this process gets no descriptor.
-class no_descriptors {
-public:
-  no_descriptors() {
-    ::getrlimit(RLIMIT_NOFILE, &before_);
-    auto few = before_;
-    few.rlim_cur = 0;
-    ::setrlimit(RLIMIT_NOFILE, &few);
-  }
-
-  ~no_descriptors() { ::setrlimit(RLIMIT_NOFILE, &before_); }
-
-private:
-  rlimit before_{};
-};
-
 } // namespace
 
 TEST(process_tree_test, knows_which_processes_are_alive) {
@@ -112,7 +96,7 @@ TEST(process_tree_test, reports_that_it_could_not_search_without_descriptors) {
   auto variable = variable_of("blind");
   auto stranger = start_sleep(variable);
   {
-    no_descriptors none;
+    few_descriptors none;
     auto seen = end_processes_with(variable, std::chrono::minutes{1});
     EXPECT_EQ(seen.blind, EMFILE);
     EXPECT_TRUE(seen.gone.empty());

@@ -8,7 +8,6 @@
 #include <spawn.h>
 #include <sys/file.h>
 #include <sys/ptrace.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -17,6 +16,7 @@
 #include <thread>
 
 #include "tests/support/checkpoint_files.hpp"
+#include "tests/support/few_descriptors.hpp"
 #include "tests/support/mentions.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "troupe/runtime/failpoint.hpp"
@@ -316,17 +316,10 @@ TEST_F(ranks_lock_test, an_attempt_notes_that_it_could_not_look_for_programs) {
   first.reset();
   auto second = run_folder::open(storage.path(), "r").value();
   ASSERT_TRUE(second->claim(1));
-  rlimit before{};
-  ::getrlimit(RLIMIT_NOFILE, &before);
-  auto few = before;
-  few.rlim_cur = 256;
-  ::setrlimit(RLIMIT_NOFILE, &few);
-  std::vector<unique_fd> rest;
-  for (unique_fd x; (x = unique_fd{::open("/dev/null", O_RDONLY | O_CLOEXEC)});)
-    rest.push_back(std::move(x));
-  rest.pop_back(); // For the file itself.
-  auto begun = begin(*second);
-  ::setrlimit(RLIMIT_NOFILE, &before);
+  auto begun = [&] {
+    few_descriptors limit{1}; // For the file itself.
+    return begin(*second);
+  }();
   end(left);
   ASSERT_TRUE(begun) << begun.error().message;
   ASSERT_EQ(begun->size(), 1u);

@@ -299,6 +299,8 @@ void driver_state::ended(const attempt_ended& x) {
     left(x.attempt, x.left_for);
   else if (!x.stopped)
     apply(run_events::ranks_finished{x.attempt, x.preempted});
+  else if (machine->awaits_group(x.attempt))
+    left(x.attempt, "its ranks were ended before their loops had returned");
   group_gone(x.attempt);
 }
 

@@ -154,7 +154,8 @@ void worker_group_state::lose_ranks_of(const group_host& host,
       continue;
     if (is_excused)
       attempt->excused.emplace(rank, why);
-    lose(rank, why);
+    if (!attempt->tracker.loop_over(rank)) // Else only its exit is missing.
+      lose(rank, why);
     if (attempt) // It is over if that gave all ranks up.
       attempt->tracker.give_up(rank);
   }
@@ -342,11 +343,16 @@ void worker_group_state::answer_store(const error& reason) {
 attempt_ended worker_group_state::how_it_ended() const {
   auto& a = *attempt;
   attempt_ended result{a.number, !a.tracker.all_returned()};
+  // Whatever else ranks were to leave for, these were ended for the host.
+  if (a.leaves && a.leaves->is_over && result.stopped) {
+    result.left_for = a.leaves->why;
+    return result;
+  }
   auto all_know = a.leave_after && a.meetings.next_report() > *a.leave_after;
   if (a.enough)
     return result;
   result.preempted = all_know && a.preemption;
-  if (a.leaves && !a.preemption && (all_know || a.leaves->is_over))
+  if (a.leaves && !a.preemption && all_know)
     result.left_for = a.leaves->why;
   return result;
 }

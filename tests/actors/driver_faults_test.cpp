@@ -88,6 +88,18 @@ TEST_F(driver_test, says_that_an_end_could_not_be_stored) {
   EXPECT_THAT(monitor->take_notes(), Contains(problem));
 }
 
+// The worker group says why it ends ranks; a run whose group does not must not
+// wait for ever.
+TEST_F(driver_test, restarts_ranks_that_were_ended_without_a_cause) {
+  run();
+  send_anonymous(driver, attempt_ended{ranks.attempt, true});
+  system.settle();
+  EXPECT_EQ(ranks.launcher->launched.size(), 4u);
+  EXPECT_THAT(journal_lines(),
+              ElementsAre("attempt_begun", "attempt_left", "attempt_begun"));
+  EXPECT_EQ(status().state, run_state::scheduling);
+}
+
 TEST_F(driver_test, a_run_that_is_lost_before_it_starts_says_why) {
   spawn();
   send_anonymous(driver, storage_lost{{ec::invalid_config, "no door"}});

@@ -413,6 +413,59 @@ TEST_F(joining_host_test, ranks_that_stay_too_long_are_ended_for_the_next) {
   EXPECT_THAT(record->ended[0].left_for, HasSubstr("host h1 is about to"));
 }
 
+// The driver has not asked for this end, and waits for one that it can act on.
+TEST_F(joining_host_test, ranks_of_a_run_that_is_done_are_ended_for_the_host) {
+  played_ranks theirs{system};
+  start_with(theirs);
+  record->stop = stop_notice{0, "enough", 0, stop_info::kind_type::finished};
+  ranks.report(0, 0);
+  theirs.report(1, 0);
+  answer_batch();
+  notice(20'000);
+  pass_alive(15, 1);
+  ranks.obey(0);
+  theirs.obey(1);
+  ASSERT_EQ(record->ended.size(), 1u);
+  EXPECT_THAT(record->ended[0].left_for, HasSubstr("host h1 is about to"));
+}
+
+TEST_F(joining_host_test, ranks_of_a_preempted_run_are_ended_for_the_host) {
+  played_ranks theirs{system};
+  start_with(theirs);
+  send_anonymous(ranks.group, preempt_attempt{3, "SIGTERM", 0});
+  notice(20'000);
+  pass_alive(15, 1);
+  ranks.obey(0);
+  theirs.obey(1);
+  ASSERT_EQ(record->ended.size(), 1u);
+  EXPECT_THAT(record->ended[0].left_for, HasSubstr("host h1 is about to"));
+}
+
+TEST_F(joining_host_test, loops_that_returned_left_for_no_host) {
+  played_ranks theirs{system};
+  start_with(theirs);
+  notice(20'000);
+  ranks.finish(0);
+  theirs.end_loop(1);
+  pass_alive(15, 1);
+  theirs.exit(1);
+  ASSERT_EQ(record->ended.size(), 1u);
+  EXPECT_FALSE(record->ended[0].stopped);
+  EXPECT_EQ(record->ended[0].left_for, "");
+}
+
+TEST_F(joining_host_test, a_host_lost_after_its_loops_returned_costs_nothing) {
+  played_ranks theirs{system};
+  start_with(theirs);
+  theirs.end_loop(1);
+  lose();
+  EXPECT_FALSE(ranks.asked_to_end(0));
+  ranks.finish(0);
+  EXPECT_TRUE(record->failed.empty());
+  ASSERT_EQ(record->ended.size(), 1u);
+  EXPECT_FALSE(record->ended[0].stopped);
+}
+
 TEST_F(joining_host_test, ranks_lost_with_a_host_that_leaves_have_not_failed) {
   played_ranks theirs{system};
   start_with(theirs);

@@ -27,6 +27,7 @@ struct driver_record {
   std::deque<promise> uncommitted; ///< One per waiting batch.
 
   error refusal; ///< Why the next batch is refused; `ec::none`: it is not.
+  std::optional<stop_notice> stop; ///< What the next answers say of leaving.
 };
 
 /// A driver that decides nothing. Each `start_run` answers the oldest batch
@@ -46,7 +47,7 @@ recorded_driver(driver_actor::pointer self,
       if (record->refusal)
         promise.deliver(to_caf(record->refusal));
       else
-        promise.deliver(report_committed{x.batch.index, folder, std::nullopt});
+        promise.deliver(report_committed{x.batch.index, folder, record->stop});
     },
     [](stop_run) {},
     [record](const preempt_run& x) { record->preempts.push_back(x); },

@@ -95,6 +95,9 @@ void worker_group_state::start_on(const group_host& host) {
     order.ranks.push_back(facts_of(host, rank));
   auto failed = [this, first = host.first_rank, end,
                  number = attempt->number](const caf::error& why) {
+    // Not the agent's words: it is gone, which the group learns next.
+    if (why.category() != caf::type_id_v<ec>)
+      return;
     for (int rank = first; rank < end; ++rank)
       launch_failed({number, rank, from_caf(why)});
   };
@@ -146,7 +149,7 @@ rank_facts worker_group_state::facts_of(const group_host& host,
   x.world_size = attempt->world_size();
   x.local_rank = rank - host.first_rank;
   x.local_world_size = host.ranks;
-  auto node = static_cast<std::size_t>(&host - args.hosts.data());
+  auto node = index_of(host);
   // Hosts without ranks do not count.
   x.node_rank = static_cast<int>(std::ranges::count_if(
     args.hosts.data(), &host, [](const group_host& y) { return y.ranks > 0; }));

@@ -150,7 +150,10 @@ struct worker_group_state {
     bool named_wait = false;  ///< The driver knows of ranks that wait.
     std::optional<preempt_attempt> preemption;
     std::optional<leave_request> leaves;
-    /// Ranks whose loss is no failure of the run, and why.
+    /// Hosts that were lost or are about to leave, and why: the loss of ranks
+    /// there is no failure of the run.
+    std::map<std::size_t, std::string> left_hosts;
+    /// Ranks elsewhere whose failures may follow from that, and why.
     std::map<int, std::string> excused;
     std::optional<std::string> enough; ///< Why the run has trained enough.
     std::optional<std::uint64_t> leave_after; ///< Report that all ranks leave
@@ -190,6 +193,7 @@ struct worker_group_state {
   void follow(const host_decisions& decisions);
   void drop_agent(const fence_agent& x);
   void show(const host_suspected& x);
+  void show(const host_answers& x);
   void lose(const host_lost& x);
   /// Exceptions of other ranks since the last sign of a lost host may follow
   /// from its loss: they are no failures of the run either.
@@ -203,8 +207,7 @@ struct worker_group_state {
   void give_up_gathering(const too_few_hosts& x);
   /// The agent of another host is gone.
   void agent_gone(std::size_t host, const caf::error& reason);
-  void lose_ranks_of(const group_host& host, const std::string& why,
-                     bool is_excused = false);
+  void lose_ranks_of(const group_host& host, const std::string& why);
   void note(std::string text) const {
     if (args.note)
       args.note(std::move(text));
@@ -250,6 +253,9 @@ struct worker_group_state {
   void start_on(const group_host& host);
   rank_facts facts_of(const group_host& host, int rank) const;
   const group_host& host_of(int rank) const;
+  std::size_t index_of(const group_host& host) const {
+    return static_cast<std::size_t>(&host - args.hosts.data());
+  }
   const host_agent_actor& agent_of(int rank) const {
     return host_of(rank).agent;
   }
@@ -308,6 +314,11 @@ struct worker_group_state {
   void kill_ranks();
   /// Kills the process of *rank*, and gives it up if that takes too long.
   void kill(int rank);
+  std::chrono::milliseconds kill_limit(int rank) const;
+  /// Whether *rank* is on another host than the driver's.
+  bool is_elsewhere(int rank) const {
+    return args.roster && index_of(host_of(rank)) != 0;
+  }
   void answer_store(const error& reason);
   void check_over();
   attempt_ended how_it_ended() const;

@@ -2,6 +2,7 @@
 // it ends the others, and when the attempt is over.
 
 #include <algorithm>
+#include <csignal>
 #include <utility>
 
 #include "troupe/actors/compat/messaging.hpp"
@@ -29,6 +30,15 @@ constexpr auto exit_patience = std::chrono::seconds{2};
 /// How long a killed process may take to be gone. A spawner that hangs is
 /// overcome within two seconds; what takes longer waits for a disk or a device.
 constexpr auto kill_patience = std::chrono::seconds{10};
+
+/// Whether a rank may have ended so because its host does. An exception or a
+/// crash is its own.
+bool is_loss(const rank_failure& x) {
+  using kind = rank_failure::kind_type;
+  return x.kind == kind::lost
+         || (x.kind == kind::signal
+             && (x.code == SIGKILL || x.code == SIGTERM));
+}
 
 } // namespace
 
@@ -146,14 +156,11 @@ void worker_group_state::agent_lost(const caf::down_msg& x) {
 }
 
 void worker_group_state::lose_ranks_of(const group_host& host,
-                                       const std::string& why,
-                                       bool is_excused) {
+                                       const std::string& why) {
   for (int rank = host.first_rank; rank < host.first_rank + host.ranks;
        ++rank) {
     if (!attempt || attempt->tracker.gone(rank))
       continue;
-    if (is_excused)
-      attempt->excused.emplace(rank, why);
     if (!attempt->tracker.loop_over(rank)) // Else only its exit is missing.
       lose(rank, why);
     if (attempt) // It is over if that gave all ranks up.
@@ -316,17 +323,29 @@ void worker_group_state::kill_ranks() {
   check_over();
 }
 
+std::chrono::milliseconds worker_group_state::kill_limit(int rank) const {
+  std::chrono::milliseconds limit = kill_patience;
+  // A silent host counts as lost by then, and its ranks are not to blame.
+  if (is_elsewhere(rank))
+    limit = std::max(limit, args.roster->loss_limit());
+  return limit;
+}
+
 void worker_group_state::kill(int rank) {
   send(self, agent_of(rank), kill_rank{attempt->number, rank});
-  after(kill_patience, [this, rank] {
+  auto limit = kill_limit(rank);
+  after(limit, [this, rank, limit] {
     if (attempt->tracker.gone(rank))
       return;
     auto& tracker = attempt->tracker;
     if (!tracker.loop_over(rank))
       tracker.lost(rank,
-                   concat("its process was still there ", kill_patience.count(),
+                   concat("its process was still there ", limit.count() / 1000,
                           " s after it was killed; it is left behind"));
     tracker.give_up(rank);
+    // The next attempt must not wait for it: no one kills it there.
+    if (is_elsewhere(rank) && args.abandon)
+      args.abandon(args.roster->name(index_of(host_of(rank))));
     on_failure();
     check_over();
   });
@@ -359,13 +378,17 @@ attempt_ended worker_group_state::how_it_ended() const {
 
 std::string worker_group_state::excuse() const {
   auto& a = *attempt;
-  auto is_excused = [&a](const auto& failure) {
-    return a.excused.contains(failure.first);
-  };
-  if (a.excused.empty()
-      || !std::ranges::all_of(a.tracker.failures(), is_excused))
-    return {};
-  return a.excused.begin()->second;
+  std::string result;
+  for (auto& [rank, failure] : a.tracker.failures()) {
+    auto host = a.left_hosts.find(index_of(host_of(rank)));
+    auto is_hosts = host != a.left_hosts.end() && is_loss(failure);
+    auto excused = a.excused.find(rank);
+    if (!is_hosts && excused == a.excused.end())
+      return {};
+    if (result.empty())
+      result = is_hosts ? host->second : excused->second;
+  }
+  return result;
 }
 
 void worker_group_state::check_over() {

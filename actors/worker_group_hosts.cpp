@@ -130,8 +130,10 @@ void worker_group_state::note_host(const host_notice& x) {
   follow(args.roster->draining(x.node_rank, x.incarnation, grace,
                                self->clock().now()));
   note_room();
-  if (has_ranks)
-    let_leave(std::move(why), grace);
+  if (!has_ranks)
+    return;
+  attempt->left_hosts.emplace(x.node_rank, why);
+  let_leave(std::move(why), grace);
 }
 
 void worker_group_state::let_leave(std::string why,
@@ -179,6 +181,11 @@ void worker_group_state::show(const host_suspected& x) {
               s.count(), " s"));
 }
 
+void worker_group_state::show(const host_answers& x) {
+  note(concat("host ", args.roster->name(x.host), " answers again"));
+  note_room(); // The attempt may have begun without it.
+}
+
 void worker_group_state::lose(const host_lost& x) {
   auto& name = args.roster->name(x.host);
   auto why = concat("host ", name, " is lost: ", x.cause);
@@ -187,16 +194,17 @@ void worker_group_state::lose(const host_lost& x) {
     args.abandon(name);
   if (!attempt) // Else the failure of its ranks says so.
     note(why);
-  auto is_excused = x.was_draining || args.plan.world.is_elastic();
-  if (is_excused)
+  if (attempt && (x.was_draining || args.plan.world.is_elastic())) {
+    attempt->left_hosts.insert_or_assign(x.host, why);
     excuse_since(x, why);
-  lose_ranks_of(args.hosts[x.host], why, is_excused);
+  }
+  lose_ranks_of(args.hosts[x.host], why);
   note_room();
 }
 
 void worker_group_state::excuse_since(const host_lost& x,
                                       const std::string& why) {
-  if (!attempt || args.hosts[x.host].ranks == 0)
+  if (args.hosts[x.host].ranks == 0)
     return;
   for (auto& [rank, failure] : attempt->tracker.failures()) {
     auto& ended = attempt->loops[static_cast<std::size_t>(rank)].ended;
@@ -238,7 +246,7 @@ void worker_group_state::follow(const host_decisions& decisions) {
       else if constexpr (std::is_same_v<type, host_suspected>)
         show(x);
       else if constexpr (std::is_same_v<type, host_answers>)
-        note(concat("host ", args.roster->name(x.host), " answers again"));
+        show(x);
       else if constexpr (std::is_same_v<type, host_lost>)
         lose(x);
       else if constexpr (std::is_same_v<type, host_given_up>)

@@ -109,6 +109,11 @@ public:
   host_decisions check(time_point now);
   host_limits::duration next_check() const { return states_.next_check(); }
 
+  /// Time after which a host that is silent has been lost.
+  host_limits::duration loss_limit() const noexcept {
+    return limits_.host_timeout + 3 * limits_.tick;
+  }
+
   /// Which hosts an attempt waits for, and where their agents connect.
   std::string waiting_text() const;
 

@@ -66,8 +66,9 @@ protected:
     }
   }
 
-  std::shared_ptr<answer<void>> tick(std::uint64_t incarnation) {
-    return system.ask<void>(ranks.group, host_tick{1, incarnation});
+  std::shared_ptr<answer<void>> tick(std::uint64_t incarnation,
+                                     std::uint32_t host = 1) {
+    return system.ask<void>(ranks.group, host_tick{host, incarnation});
   }
 
   void start() {
@@ -476,6 +477,45 @@ TEST_F(joining_host_test, ranks_lost_with_a_host_that_leaves_have_not_failed) {
   EXPECT_THAT(record->failed[0].left_for, HasSubstr("host h1 is lost"));
 }
 
+// A host that ends may kill its ranks before its agent.
+TEST_F(joining_host_test, ranks_killed_on_a_host_that_leaves_have_not_failed) {
+  played_ranks theirs{system};
+  start_with(theirs);
+  notice(20'000);
+  theirs.kill(1, SIGKILL);
+  ranks.kill(0, SIGKILL);
+  EXPECT_EQ(failure_of(1).kind, kind::signal);
+  EXPECT_THAT(record->failed[0].left_for, HasSubstr("host h1 is about to"));
+}
+
+TEST_F(joining_host_test, a_crash_on_a_host_that_leaves_is_a_failure) {
+  played_ranks theirs{system};
+  start_with(theirs);
+  notice(20'000);
+  theirs.kill(1, SIGSEGV);
+  ranks.kill(0, SIGKILL);
+  EXPECT_EQ(failure_of(1).kind, kind::signal);
+  EXPECT_EQ(record->failed[0].left_for, "");
+}
+
+// Such as one that waits for a disk. Its host answers, so that nothing else
+// tells the next attempt not to wait for it.
+TEST_F(joining_host_test, a_rank_that_cannot_be_killed_is_left_with_its_host) {
+  played_ranks theirs{system};
+  start_with(theirs);
+  notice(20'000);
+  pass_alive(15, 1);
+  ranks.obey(0);
+  pass_alive(5, 1);
+  EXPECT_EQ(theirs.launcher->killed, std::vector{1});
+  pass_alive(12, 1);
+  EXPECT_THAT(abandoned, testing::IsEmpty());
+  pass_seconds(1);
+  EXPECT_EQ(failure_of(1).kind, kind::lost);
+  EXPECT_THAT(record->failed[0].left_for, HasSubstr("host h1 is about to"));
+  EXPECT_THAT(abandoned, ElementsAre("h1"));
+}
+
 TEST_F(joining_host_test, a_failure_while_a_host_leaves_is_one) {
   played_ranks theirs{system};
   start_with(theirs);
@@ -624,6 +664,7 @@ protected:
     args.roster = std::make_shared<host_roster>(
       3, own, host_limits{.join = ms{1500}, .min_ranks = 2}, "10.0.0.1 port 7",
       std::vector<int>{1, 1, 1});
+    record_hosts(args);
     ranks.group = system.spawn(worker_group, std::move(args));
   }
 
@@ -703,6 +744,71 @@ TEST_F(elastic_group_test, goes_on_without_a_host_that_is_lost) {
   third.report(1, 0);
   answer_batch();
   EXPECT_TRUE(answer->value);
+}
+
+// Both freeze in the same second, but the network breaks for one of them.
+TEST_F(elastic_group_test, two_hosts_that_are_lost_at_once_are_no_failure) {
+  start_three();
+  caf::anon_send_exit(second.agent, caf::exit_reason::remote_link_unreachable);
+  system.settle();
+  EXPECT_EQ(third.launcher->killed, std::vector{2});
+  ranks.kill(0, SIGKILL);
+  pass_seconds(1);
+  tick(2, 2); // Its last sign of life.
+  pass_seconds(11);
+  ASSERT_EQ(record->failed.size(), 1u);
+  EXPECT_THAT(record->failed[0].left_for, HasSubstr("host h1 is lost"));
+  EXPECT_EQ(abandoned.size(), 2u);
+}
+
+TEST_F(elastic_group_test,
+       a_rank_that_is_killed_before_its_host_is_no_failure) {
+  start_three();
+  second.kill(1, SIGKILL);
+  caf::anon_send_exit(second.agent, caf::exit_reason::remote_link_unreachable);
+  system.settle();
+  ranks.kill(0, SIGKILL);
+  third.kill(2, SIGKILL);
+  EXPECT_EQ(failure_of(1).kind, kind::signal);
+  EXPECT_THAT(record->failed[0].left_for, HasSubstr("host h1 is lost"));
+}
+
+// The order to start ranks comes back as an error, too.
+TEST_F(elastic_group_test, a_host_lost_as_its_ranks_start_is_no_failure) {
+  join_as(second, 1);
+  join_as(third, 2);
+  system.hold(second.agent);
+  caf::anon_send_exit(second.agent, caf::exit_reason::remote_link_unreachable);
+  begin(3);
+  system.release();
+  ranks.kill(0, SIGKILL);
+  third.kill(2, SIGKILL);
+  EXPECT_EQ(failure_of(1).kind, kind::lost);
+  EXPECT_THAT(record->failed[0].left_for, HasSubstr("host h1 is lost"));
+}
+
+TEST_F(elastic_group_test, grows_with_a_host_that_answers_again) {
+  start_three();
+  for (int i = 0; i < 4; ++i) {
+    pass_seconds(1);
+    tick(1, 1);
+  }
+  ranks.kill(0, SIGSEGV);
+  second.kill(1, SIGKILL);
+  third.kill(2, SIGKILL);
+  begin(4);
+  ranks.rise(0);
+  second.rise(1);
+  EXPECT_EQ(record->started.at(1).world_size, 2) << "without the silent host";
+  tick(2, 2);
+  checkpoint_part part;
+  part.name = "c0";
+  auto answer = ranks.report(0, 0, {}, part);
+  second.report(1, 0);
+  answer_batch();
+  ASSERT_TRUE(answer->value);
+  ASSERT_TRUE(answer->value->stop);
+  EXPECT_EQ(answer->value->stop->reason, "the run grows from 2 to 3 ranks");
 }
 
 TEST_F(elastic_group_test, a_rank_that_fails_by_itself_is_a_failure) {

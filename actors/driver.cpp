@@ -72,8 +72,15 @@ void survive(driver_state::pointer self, const driver_args& args) {
 /// What a delayed restart means, human-readable.
 std::string text_of_delay(const run_state_machine& machine,
                           std::chrono::milliseconds delay) {
-  return concat("the ranks failed ", machine.policy().failures_in_a_row(),
-                " times without a report in between: they are restarted in ",
+  auto& policy = machine.policy();
+  std::string ends;
+  if (auto n = policy.failures_in_a_row(); n > 0)
+    ends = concat("failed ", n, n == 1 ? " time" : " times");
+  if (auto n = policy.leaves_in_a_row(); n > 0)
+    ends += concat(ends.empty() ? "" : " and ", "left ", n,
+                   n == 1 ? " time" : " times");
+  return concat("the ranks ", ends,
+                " without a report in between: they are restarted in ",
                 delay.count(), " ms");
 }
 

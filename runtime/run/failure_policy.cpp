@@ -51,9 +51,22 @@ std::optional<failure_policy::duration> failure_policy::on_ranks_failed() {
   ++rank_failures_;
   if (over(rank_failures_, config_.max_failures))
     return std::nullopt;
-  if (++failures_in_a_row_ == 1)
+  ++failures_in_a_row_;
+  return wait_after(failures_in_a_row_ + leaves_in_a_row_);
+}
+
+std::optional<failure_policy::duration> failure_policy::on_ranks_left() {
+  ++leaves_in_a_row_;
+  if (leaves_in_a_row_ > free_leaves
+      && over(++rank_failures_, config_.max_failures))
+    return std::nullopt;
+  return wait_after(failures_in_a_row_ + leaves_in_a_row_);
+}
+
+failure_policy::duration failure_policy::wait_after(std::int64_t ends) const {
+  if (ends < 2)
     return duration{0};
-  auto delay = doubled(failures_in_a_row_ - 2);
+  auto delay = doubled(ends - 2);
   return delay - std::chrono::duration_cast<duration>(delay * (random_() / 2));
 }
 

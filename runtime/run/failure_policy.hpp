@@ -25,7 +25,9 @@ bool is_retryable(ec code) noexcept;
 ///
 /// The first failure since a stored report is restarted at once. Further
 /// failures without a report in between wait: a loop that dies at its first
-/// line would otherwise be restarted a hundred times a second.
+/// line would otherwise be restarted a hundred times a second. So do groups
+/// that leave to be continued, which are free as long as reports are stored in
+/// between: hosts that come by themselves may go for ever.
 class failure_policy {
 public:
   using duration = std::chrono::milliseconds;
@@ -49,8 +51,21 @@ public:
   /// that failed for one reason do not restart together.
   std::optional<duration> on_ranks_failed();
 
+  /// Groups that leave in a row without a stored report before they count as
+  /// failures.
+  static constexpr std::int64_t free_leaves = 10;
+
+  /// The ranks of a group have left, or were lost with hosts that the run can
+  /// do without. Returns how long to wait before the next one, as
+  /// `on_ranks_failed`, or nothing if the run is to end: beyond `free_leaves`
+  /// in a row.
+  std::optional<duration> on_ranks_left();
+
   /// A report was stored: the next failure is a new one.
-  void on_progress() noexcept { failures_in_a_row_ = 0; }
+  void on_progress() noexcept {
+    failures_in_a_row_ = 0;
+    leaves_in_a_row_ = 0;
+  }
 
   /// A group failed to start for *reason*. Returns how long to wait before the
   /// next start, or nothing if the run is to end.
@@ -72,14 +87,20 @@ public:
   /// Failures of ranks since a report was stored.
   std::int64_t failures_in_a_row() const noexcept { return failures_in_a_row_; }
 
+  /// Groups that have left since a report was stored.
+  std::int64_t leaves_in_a_row() const noexcept { return leaves_in_a_row_; }
+
 private:
   static random_function default_random();
+  /// Before the next start, after *ends* in a row without a report.
+  duration wait_after(std::int64_t ends) const;
 
   failure_config config_;
   std::int64_t rank_failures_ = 0;
   std::int64_t start_failures_ = 0;
   random_function random_;
   std::int64_t failures_in_a_row_ = 0;
+  std::int64_t leaves_in_a_row_ = 0;
   int failed_starts_in_a_row_ = 0;
 };
 

@@ -185,7 +185,16 @@ expected<run_decision> run_state_machine::on(const run_events::ranks_left& x) {
     return refused_event("ranks_left");
   if (preemption_)
     return shut_down(run_state::preempted, preemption_);
-  restart_delay_ = {};
+  auto delay = policy_.on_ranks_left();
+  if (!delay) {
+    failures_.clear(); // Of an earlier group.
+    return shut_down(
+      run_state::errored,
+      {ec::rank_failed,
+       concat(x.why, "; ranks have left ", policy_.leaves_in_a_row(),
+              " times in a row without a report in between")});
+  }
+  restart_delay_ = *delay;
   return stop_group(run_state::restarting, {ec::stopped, x.why});
 }
 

@@ -153,7 +153,7 @@ struct run_decision {
 ///   RSM-6  Ranks that fail after they were asked to leave are not charged and
 ///          not restarted.
 ///   RSM-7  A group that left to be continued is not charged, and the next one
-///          starts at once.
+///          starts at once, as long as reports are stored in between.
 class run_state_machine {
 public:
   /// *first_attempt* is the number of this driver's first attempt.

@@ -75,6 +75,33 @@ TEST(failure_policy_test, waits_longer_after_each_failure_without_a_report) {
     EXPECT_EQ(policy.on_ranks_failed(), milliseconds{expected});
 }
 
+TEST(failure_policy_test, ranks_that_leave_are_free_ten_times_in_a_row) {
+  failure_policy policy{{.max_failures = 1}, no_jitter};
+  for (auto expected :
+       {0, 100, 200, 400, 800, 1600, 3200, 6400, 10'000, 10'000})
+    EXPECT_EQ(policy.on_ranks_left(), milliseconds{expected});
+  EXPECT_EQ(policy.counts().ranks, 0);
+  EXPECT_TRUE(policy.on_ranks_left());
+  EXPECT_EQ(policy.counts().ranks, 1);
+  EXPECT_FALSE(policy.on_ranks_left());
+}
+
+TEST(failure_policy_test, ranks_that_leave_after_a_report_wait_for_nothing) {
+  failure_policy policy{{.max_failures = 0}};
+  for (int i = 0; i < 100; ++i) {
+    EXPECT_EQ(policy.on_ranks_left(), milliseconds{0});
+    policy.on_progress();
+  }
+  EXPECT_EQ(policy.counts().ranks, 0);
+}
+
+TEST(failure_policy_test, ranks_that_leave_and_fail_in_turn_wait_longer) {
+  failure_policy policy{{.max_failures = -1}, no_jitter};
+  EXPECT_EQ(policy.on_ranks_left(), milliseconds{0});
+  EXPECT_EQ(policy.on_ranks_failed(), milliseconds{100});
+  EXPECT_EQ(policy.on_ranks_left(), milliseconds{200});
+}
+
 TEST(failure_policy_test,
      a_successful_start_does_not_count_as_progress_of_ranks) {
   failure_policy policy{{.max_failures = -1}, no_jitter};

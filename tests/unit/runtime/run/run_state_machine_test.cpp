@@ -181,6 +181,30 @@ TEST(run_state_machine_test, RSM_7_ranks_that_left_to_be_continued_are_free) {
   EXPECT_TRUE(machine.failures().empty());
 }
 
+// Hosts that come and go by themselves must not keep a run from training, or
+// from ending, for ever.
+TEST(run_state_machine_test, ranks_that_leave_again_and_again_end_the_run) {
+  auto machine = machine_after(
+    {group_started{0}, ranks_failed{0, failed({1})}, group_stopped{0}},
+    {.max_failures = 1});
+  machine.on_progress();
+  for (std::uint64_t attempt = 1;; ++attempt) {
+    ASSERT_LT(attempt, 100u);
+    (void) machine.apply(wait_over{attempt}); // If it waits.
+    ASSERT_TRUE(machine.apply(group_started{attempt}));
+    ASSERT_TRUE(machine.apply(ranks_left{attempt, "h1 is lost"}));
+    if (machine.state() == run_state::shutting_down)
+      break;
+    ASSERT_TRUE(machine.apply(group_stopped{attempt}));
+  }
+  EXPECT_EQ(machine.attempt(), 11u);
+  EXPECT_EQ(machine.reason().code, ec::rank_failed);
+  EXPECT_EQ(machine.reason().message,
+            "h1 is lost; ranks have left 11 times in a row without a report in "
+            "between");
+  EXPECT_TRUE(machine.failures().empty());
+}
+
 TEST(run_state_machine_test, ranks_that_left_a_preempted_run_end_it) {
   auto machine =
     machine_after({group_started{0}, preempt_requested{{ec::stopped, "w"}},

@@ -395,8 +395,9 @@ void host_states::decide(time_point now, host_decisions& out) {
       ++coming;
       coming_slots += x.slots;
     }
-  auto is_late = now >= *gather_until_;
   auto is_enough = are_enough(found.size(), slots);
+  auto longer = is_enough ? duration{0} : time_for_leavers();
+  auto is_late = now >= *gather_until_ + longer;
   auto may_be = are_enough(found.size() + coming, slots + coming_slots);
   if (coming > 0 && !is_late && may_be && !(is_enough && starts_at_once_))
     return;
@@ -404,7 +405,17 @@ void host_states::decide(time_point now, host_decisions& out) {
   if (is_enough)
     out.push_back(start_with_hosts{std::move(found)});
   else
-    out.push_back(too_few_hosts{missing_error(found.size(), is_late)});
+    out.push_back(too_few_hosts{missing_error(
+      found.size(),
+      is_late ? std::optional{gather_limit_ + longer} : std::nullopt)});
+}
+
+host_states::duration host_states::time_for_leavers() const {
+  auto until = *gather_until_;
+  for (auto& x : hosts_)
+    if (is_coming(x))
+      until = std::max(until, x.gone_at + gather_limit_);
+  return since(until, *gather_until_);
 }
 
 bool host_states::is_coming(const record& x) {
@@ -478,20 +489,21 @@ std::string host_states::missing_text(const record& x) const {
   return concat(x.words, " (launched ", x.launches, " times)");
 }
 
-error host_states::missing_error(std::size_t usable, bool is_late) const {
+error host_states::missing_error(std::size_t usable,
+                                 std::optional<duration> waited) const {
   auto missing = hosts_.size() - usable;
   std::string text =
     concat(missing, " of ", hosts_.size(),
            missing == 1 ? " hosts is missing" : " hosts are missing");
-  if (is_late)
-    text += concat(" after ", gather_limit_.count(), " ms");
+  if (waited)
+    text += concat(" after ", waited->count(), " ms");
   text += limits_.min_ranks == 0
             ? concat(", and ", hosts_.size(), " are needed:")
             : concat(", and room for ", limits_.min_ranks, " ranks is needed:");
   for (const auto& x : hosts_)
     if (x.state != host_state::ready && x.state != host_state::serving)
       text += concat("\n  ", x.name, ": ", missing_text(x));
-  return {is_late ? ec::timeout : ec::spawn, cut_reason(std::move(text))};
+  return {waited ? ec::timeout : ec::spawn, cut_reason(std::move(text))};
 }
 
 } // namespace troupe::internal

@@ -299,7 +299,10 @@ private:
   void skip_standstill(time_point now);
   duration delay_after(int failures);
   std::string missing_text(const record& x) const;
-  error missing_error(std::size_t usable, bool is_late) const;
+  /// *waited*: set if that took too long.
+  error missing_error(std::size_t usable, std::optional<duration> waited) const;
+  /// How much longer than others hosts are waited for that are not gone yet.
+  duration time_for_leavers() const;
   /// Whether *hosts* of them with *slots* in all make an attempt.
   bool are_enough(std::size_t hosts, int slots) const noexcept;
   int slots_of(const std::vector<std::size_t>& hosts) const;

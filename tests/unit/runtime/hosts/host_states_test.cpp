@@ -383,6 +383,39 @@ TEST_F(host_states_test, a_host_that_left_is_launched_once_it_may_be_back) {
   EXPECT_THAT(pass(seconds{1}, {0}), ElementsAre("launch 1 as 3"));
 }
 
+// The grace of its notice may be longer than the limit on joining.
+TEST_F(host_states_test, a_host_that_left_has_the_join_limit_once_it_is_gone) {
+  serve(2, {.join = seconds{10}, .max_relaunches = 1});
+  states->on_draining(1, 1, seconds{60}, now);
+  states->on_attempt_ended(now);
+  EXPECT_THAT(gather(), IsEmpty());
+  EXPECT_THAT(pass(seconds{59}, {0}), IsEmpty());
+  EXPECT_THAT(pass(seconds{1}, {0}), ElementsAre("launch 1 as 3"));
+  launched(1, 3);
+  EXPECT_THAT(pass(seconds{9}, {0}), IsEmpty());
+  EXPECT_EQ(hello(1, 2).back(), "start 0 1");
+}
+
+TEST_F(host_states_test, a_host_that_left_and_does_not_come_back_is_missing) {
+  make(2, {.join = seconds{10}}, false);
+  hello(0, 1);
+  hello(1, 1);
+  states->on_draining(1, 1, seconds{60}, now);
+  EXPECT_THAT(gather(), IsEmpty());
+  EXPECT_THAT(pass(seconds{69}, {0}), IsEmpty());
+  EXPECT_THAT(pass(seconds{1}, {0}),
+              ElementsAre(HasSubstr("1 of 2 hosts is missing after 70000 ms")));
+}
+
+TEST_F(host_states_test, enough_hosts_do_not_wait_for_one_that_leaves) {
+  make(2, {.join = seconds{10}, .min_ranks = 1}, false);
+  hello(0, 1);
+  hello(1, 1);
+  states->on_draining(1, 1, seconds{60}, now);
+  EXPECT_THAT(gather(), IsEmpty());
+  EXPECT_THAT(pass(seconds{10}, {0}), ElementsAre("start 0"));
+}
+
 TEST_F(host_states_test, a_draining_host_that_is_lost_has_left) {
   serve(2);
   states->on_draining(1, 1, seconds{30}, now);

@@ -60,6 +60,7 @@ struct host_agent_state {
     std::vector<rank_slot> ranks;
     call_batch batch;
     std::vector<host_call> held; ///< Not passed on yet.
+    std::size_t held_bytes = 0;
     std::multimap<std::uint64_t, pending_report> reports; ///< By index.
     error end_reason; ///< Set: the ranks are to end.
   };

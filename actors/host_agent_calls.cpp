@@ -12,6 +12,26 @@ namespace troupe::internal {
 
 namespace {
 
+/// Held calls are passed on at this size: one message has a limit (64 MiB).
+constexpr std::size_t most_held = std::size_t{8} << 20;
+
+/// What is large of a call.
+std::size_t size_of(const report& x) {
+  auto result = x.value.values.bytes().size();
+  if (x.value.part)
+    for (auto& file : x.value.part->files)
+      result += file.path.size() + sizeof(file);
+  return result;
+}
+
+std::size_t size_of(const join_barrier& x) {
+  return x.payload.size();
+}
+
+std::size_t size_of(const reports_awaited&) {
+  return 0;
+}
+
 error unknown(int rank) {
   return {ec::protocol, concat("this host has no rank ", rank)};
 }
@@ -27,12 +47,14 @@ void host_agent_state::call(int rank, Call what, bool is_due) {
   auto& held = a.held.emplace_back();
   held.at = {self->clock().now()};
   held.waited = shown.waited.load(std::memory_order_relaxed);
+  a.held_bytes += size_of(what);
   held.what.emplace<Call>(std::move(what));
-  if (is_due)
+  if (is_due || a.held_bytes >= most_held)
     pass_calls_on();
 }
 
 void host_agent_state::pass_calls_on() {
+  attempt->held_bytes = 0;
   if (!attempt->held.empty())
     send(self, group,
          host_calls{attempt->order.attempt, std::exchange(attempt->held, {})});

@@ -128,6 +128,18 @@ TEST_F(host_agent_test, sends_one_message_for_a_report_of_all_its_ranks) {
   }
 }
 
+// Those of all ranks of a host might not fit into one message.
+TEST_F(host_agent_test, passes_large_calls_on_before_all_are_there) {
+  metrics large{{"text", std::string(std::size_t{5} << 20, 'x')}};
+  ranks.report(5, 10, large);
+  EXPECT_THAT(told(), ElementsAre());
+  ranks.report(5, 11, large);
+  EXPECT_THAT(told(), ElementsAre("calls"));
+  EXPECT_EQ(record->calls[0].calls.size(), 2u);
+  ranks.report(5, 12, large);
+  EXPECT_THAT(told(), ElementsAre()) << "what is passed on does not count";
+}
+
 TEST_F(host_agent_test, tells_all_that_came_before_it_answers_or_tells_more) {
   ranks.report(5, 10);
   auto seen = system.ask<host_snapshots>(ranks.agent, look_at_ranks{3, {5}});

@@ -59,7 +59,7 @@ void survive(driver_state::pointer self, const driver_args& args) {
       // It ends its ranks before it exits.
       group->attach_functor(
         [monitor](const caf::error&) { monitor->finish(); });
-      caf::anon_send_exit(group, caf::exit_reason::user_shutdown);
+      send_exit_anonymous(group, unfinished("the driver of the run died"));
       caf::anon_send_exit(committer, caf::exit_reason::user_shutdown);
       if (callbacks)
         caf::anon_send_exit(callbacks, caf::exit_reason::user_shutdown);
@@ -479,7 +479,12 @@ void driver_state::store_end() {
 
 void driver_state::quit() {
   show();
-  self->send_exit(args.group, caf::exit_reason::user_shutdown);
+  auto outcome = machine->state();
+  if (outcome == run_state::finished)
+    self->send_exit(args.group, caf::exit_reason::user_shutdown);
+  else
+    self->send_exit(args.group,
+                    unfinished(concat("the run is ", to_string(outcome))));
   self->send_exit(args.committer, caf::exit_reason::user_shutdown);
   if (args.callbacks)
     self->send_exit(args.callbacks, caf::exit_reason::user_shutdown);

@@ -190,7 +190,8 @@ host_agent_actor::behavior_type host_agent(host_agent_state::pointer self,
   self->set_exception_handler(from_exception);
   self->attach_functor([launcher = state.args.launcher,
                         ranks = state.started](const caf::error& reason) {
-    if (reason == caf::none || reason == caf::exit_reason::user_shutdown)
+    if (reason == caf::none || reason == caf::exit_reason::user_shutdown
+        || says_unfinished(reason))
       return;
     for (auto rank : *ranks)
       launcher->kill(rank);

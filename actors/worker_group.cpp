@@ -284,6 +284,8 @@ worker_group_actor::behavior_type worker_group(worker_group_state::pointer self,
     for (auto& agent : *agents)
       if (reason == caf::none)
         caf::anon_send_exit(agent, caf::exit_reason::user_shutdown);
+      else if (says_unfinished(reason))
+        send_exit_anonymous(agent, reason);
       else
         caf::anon_send_exit(agent, caf::exit_reason::kill);
   });
@@ -352,7 +354,8 @@ worker_group_actor::behavior_type worker_group(worker_group_state::pointer self,
     [&state](store_compare_set& x) { return state.compare_set(x); },
   };
   return with_exit_handler(
-    self, [&state] { state.leave(); }, std::move(behavior));
+    self, [&state](const caf::error& why) { state.leave(why); },
+    std::move(behavior));
 }
 
 } // namespace troupe::internal

@@ -232,8 +232,9 @@ struct worker_group_state {
   void lose(int rank, std::string why);
   /// The loop of *rank* is over: kills what is still there of it after a while.
   void watch_exit(int rank);
-  /// Ends the ranks, if there are any, and then the actor.
-  void leave();
+  /// Ends the ranks, if there are any, and then the actor and its agents. They
+  /// learn *why* the run did not finish, if that is ours (`unfinished`).
+  void leave(const caf::error& why);
 
   caf::result<void> set(store_set& x);
   caf::result<std::string> get(const store_get& x);
@@ -378,6 +379,7 @@ struct worker_group_state {
   std::uint64_t stale_messages = 0;
   std::vector<std::uint64_t> stale_at_hosts; ///< By the last look.
   bool leaving = false;
+  caf::error leaving_for; ///< Of ours: `caf::none` if the run has finished.
 };
 
 /// Behavior of the WORKER GROUP actor. An exit message ends its ranks first.

@@ -178,10 +178,11 @@ void worker_group_state::lose(int rank, std::string why) {
 
 // -- the end of the attempt
 
-void worker_group_state::leave() {
+void worker_group_state::leave(const caf::error& why) {
   leaving = true;
+  leaving_for = says_unfinished(why) ? why : caf::error{};
   if (!attempt)
-    self->quit();
+    self->quit(leaving_for);
   else if (!attempt->tracker.end_ordered())
     end_all({ec::stopped, "the driver is gone"}, args.plan.stop_timeout);
 }
@@ -407,7 +408,7 @@ void worker_group_state::check_over() {
   if (args.roster) // Hosts that were about to leave are let go.
     follow(args.roster->attempt_ended(self->clock().now()));
   if (leaving)
-    self->quit();
+    self->quit(leaving_for);
 }
 
 } // namespace troupe::internal

@@ -260,6 +260,8 @@ bool is_orderly(const caf::error& reason) {
 agent_end end_of(const caf::error& reason, const std::string& what) {
   if (is_orderly(reason))
     return {};
+  if (says_unfinished(reason))
+    return {agent_exit::try_again, text_of(reason)};
   if (reason == caf::exit_reason::remote_link_unreachable)
     return {agent_exit::try_again, what};
   return {agent_exit::try_again, concat(what, ": ", text_of(reason))};

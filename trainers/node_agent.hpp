@@ -7,8 +7,9 @@ namespace troupe::internal {
 
 /// What an agent tells its launcher when it ends.
 enum class agent_exit : int {
-  done = 0,       ///< The run is over.
-  try_again = 75, ///< The driver is lost, or this host has to leave.
+  done = 0,       ///< The run has finished.
+  try_again = 75, ///< The driver is lost, or the run is to be resumed, or this
+                  ///< host has to leave.
   never = 78,     ///< Another start would fail alike.
 };
 

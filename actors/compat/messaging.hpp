@@ -84,13 +84,23 @@ void monitor(Self* self, const Handle& whom, F on_down) {
   }
 }
 
-/// *behavior* for an actor that calls *on_exit* where it would quit because
-/// another actor asks it to.
+/// Asks *whom* to end, for a reason of ours. Any thread.
+template <class Handle>
+void send_exit_anonymous(const Handle& whom, caf::error why) {
+  if (auto ptr = caf::actor_cast<caf::strong_actor_ptr>(whom))
+    ptr->enqueue(
+      nullptr, caf::make_message_id(),
+      caf::make_message(caf::exit_msg{whom.address(), std::move(why)}),
+      nullptr);
+}
+
+/// *behavior* for an actor that calls *on_exit* with the reason where it would
+/// quit because another actor asks it to.
 template <class Self, class F, class... Signatures>
 caf::typed_behavior<Signatures...>
 with_exit_handler(Self* self, F on_exit,
                   caf::typed_behavior<Signatures...> behavior) {
-  auto handler = [f = std::move(on_exit)](caf::exit_msg&) { f(); };
+  auto handler = [f = std::move(on_exit)](caf::exit_msg& x) { f(x.reason); };
   if constexpr (caf_1) {
     return {caf::unsafe_behavior_init,
             caf::message_handler{std::move(handler)}.or_else(

@@ -56,6 +56,14 @@ std::string text_of(const caf::error& x) {
   return caf::to_string(x);
 }
 
+caf::error unfinished(std::string why) {
+  return to_caf({ec::stopped, std::move(why)});
+}
+
+bool says_unfinished(const caf::error& x) {
+  return x == ec::stopped;
+}
+
 caf::error from_exception(std::exception_ptr& x) {
   try {
     std::rethrow_exception(x);

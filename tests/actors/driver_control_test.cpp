@@ -280,4 +280,32 @@ TEST_F(driver_control_test, one_that_ends_is_forgotten) {
   EXPECT_THAT(monitor->take_notes(), testing::IsEmpty());
 }
 
+TEST_F(driver_test, agents_learn_whether_the_run_has_finished) {
+  for (std::string outcome : {"finished", "preempted", "aborted", "errored"}) {
+    SCOPED_TRACE(outcome);
+    fs::remove_all(config.storage_path);
+    monitor = std::make_shared<run_monitor>();
+    run();
+    caf::error reason;
+    caf::actor_cast<caf::abstract_actor*>(ranks.agent)
+      ->attach_functor([&reason](const caf::error& x) { reason = x; });
+    if (outcome == "preempted") {
+      send_anonymous(driver, preempt_run{"SIGTERM came", -1});
+      report(0);
+    }
+    if (outcome == "aborted")
+      stop();
+    if (outcome == "errored")
+      kill();
+    else
+      finish();
+    EXPECT_EQ(to_string(this->outcome().status), outcome);
+    if (outcome == "finished")
+      EXPECT_EQ(reason, caf::exit_reason::user_shutdown);
+    else
+      EXPECT_EQ(text_of(reason), "the run is " + outcome);
+    store.reset();
+  }
+}
+
 } // namespace troupe::internal::test

@@ -553,6 +553,16 @@ TEST_F(joining_host_test, agents_end_with_the_group) {
             std::nullopt);
 }
 
+TEST_F(joining_host_test, agents_learn_that_the_run_has_not_finished) {
+  join(1);
+  std::string reason;
+  caf::actor_cast<caf::abstract_actor*>(other)->attach_functor(
+    [&reason](const caf::error& x) { reason = text_of(x); });
+  send_exit_anonymous(ranks.group, unfinished("the run is preempted"));
+  system.settle();
+  EXPECT_EQ(reason, "the run is preempted");
+}
+
 /// A host with one rank beside the driver's, on which an agent is launched.
 class launched_host_test : public joining_host_test {
 protected:

@@ -484,7 +484,18 @@ TEST_P(many_hosts_test, a_host_that_does_not_come_is_named) {
   EXPECT_THAT(line, HasSubstr("result errored"));
   EXPECT_THAT(line, HasSubstr("host 2: no agent has connected to "));
   EXPECT_EQ(driver->wait(), 0);
-  agent->wait();
+  EXPECT_EQ(agent->wait(), 75);
+}
+
+// Kubernetes starts no pod again that ended with 0, and the run resumes.
+TEST_P(many_hosts_test, an_agent_of_a_preempted_run_is_to_be_started_again) {
+  auto driver = start_driver(2, 1, 0, 120'000, 4, 0, 1);
+  auto agent = start_agent(1);
+  auto ranks = ranks_of(0, 2, true);
+  kill(0, ranks[0].agent, "-TERM"); // That of the driver's host is the driver.
+  EXPECT_THAT(result_line(), HasSubstr("result preempted"));
+  driver->wait();
+  EXPECT_EQ(agent->wait(), 75);
 }
 
 TEST_P(many_hosts_test, an_agent_of_another_build_is_refused) {

@@ -70,7 +70,7 @@ void host_agent_state::launch(int rank) {
                         attempt->segment.descriptor(), tell);
 }
 
-caf::result<start_loop> host_agent_state::welcome(trainer_ready& x,
+caf::result<start_loop> host_agent_state::welcome(rank_ready& x,
                                                   trainer_actor trainer) {
   auto a = current(x.attempt);
   auto slot = a ? a->find(x.rank) : nullptr;
@@ -84,10 +84,11 @@ caf::result<start_loop> host_agent_state::welcome(trainer_ready& x,
   a->batch.came_up(a->local(x.rank));
   pass_calls_on();
   auto promise = self->make_response_promise<start_loop>();
-  request(self, group, caf::infinite,
-          rank_ready{x.attempt, x.rank, x.pid, std::move(x.host)})
+  auto number = x.attempt;
+  auto rank = x.rank;
+  request(self, group, caf::infinite, std::move(x))
     .then(
-      [this, promise, number = x.attempt, rank = x.rank]() mutable {
+      [this, promise, number, rank]() mutable {
         if (auto open = open_attempt(number))
           promise.deliver(start_for(rank));
         else

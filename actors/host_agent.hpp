@@ -77,7 +77,7 @@ struct host_agent_state {
   stacks_shown ask_for_stacks(const show_stacks& x);
 
   // -- a rank asks
-  caf::result<start_loop> welcome(trainer_ready& x, trainer_actor trainer);
+  caf::result<start_loop> welcome(rank_ready& x, trainer_actor trainer);
   /// What *rank* is to run.
   start_loop start_for(int rank) const;
   caf::result<report_committed> add(report& x);

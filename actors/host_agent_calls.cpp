@@ -208,7 +208,7 @@ host_agent_actor::behavior_type host_agent(host_agent_state::pointer self,
     [&state](const call_refused& x) { state.refuse(x); },
     [&state](const look_at_ranks& x) { return state.look(x); },
     [&state](const show_stacks& x) { return state.ask_for_stacks(x); },
-    [&state](trainer_ready& x, trainer_actor& trainer) {
+    [&state](rank_ready& x, trainer_actor& trainer) {
       return state.welcome(x, std::move(trainer));
     },
     [&state](report& x) { return state.add(x); },

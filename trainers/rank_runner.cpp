@@ -38,7 +38,7 @@ expected<start_loop> say_hello(network_waiter& self, const rank_args& args,
                                const trainer_actor& me) {
   return answer_of<start_loop>(
     request(self, args.agent, caf::infinite,
-            trainer_ready{args.attempt, args.rank, getpid(), own_host_name()},
+            rank_ready{args.attempt, args.rank, getpid(), own_host_name()},
             me),
     from_caf);
 }

@@ -186,17 +186,6 @@ TROUPE_INSPECT(launcher_ended, launch, words, may_help)
 
 // -- to the worker group ------------------------------------------------------
 
-/// A rank is up. It gets its loop with the answer, so that the driver knows
-/// first that the attempt runs.
-struct rank_ready {
-  std::uint64_t attempt = 0;
-  int rank = 0;
-  int pid = 0;
-  std::string host;
-};
-
-TROUPE_INSPECT(rank_ready, attempt, rank, pid, host)
-
 /// What a rank called, when, and for how long it had waited in collectives by
 /// then (`rank_snapshot::waited`).
 struct host_call {

@@ -82,7 +82,8 @@ using worker_group_actor = caf::typed_actor<
   caf::result<void>(rank_launched), caf::result<void>(rank_launch_failed),
   caf::result<void>(host_calls), caf::result<void>(rank_loop_ended),
   caf::result<void>(rank_disconnected), caf::result<void>(rank_exited),
-  // An agent has a rank that is up; answers once it may begin.
+  // An agent has a rank that is up; answers once it may begin its loop, after
+  // the driver has learned that the attempt runs.
   caf::result<void>(rank_ready),
   // A rank logs; passed on to the driver.
   caf::result<void>(log_event),
@@ -113,7 +114,7 @@ using host_agent_actor = caf::typed_actor<
   caf::result<host_snapshots>(look_at_ranks),
   caf::result<stacks_shown>(show_stacks),
   // A rank is up; answers with what it is to run.
-  caf::result<start_loop>(trainer_ready, trainer_actor),
+  caf::result<start_loop>(rank_ready, trainer_actor),
   // A rank reports; answers once the report of every rank is stored.
   caf::result<report_committed>(report),
   // A rank waits for what it has reported without a barrier.

@@ -145,7 +145,7 @@ struct loop_spec {
 
 TROUPE_INSPECT(loop_spec, entry, loop, config, hooks)
 
-/// Runs the loop; the answer to `trainer_ready`.
+/// Runs the loop; the answer to `rank_ready`.
 struct start_loop {
   rank_facts facts;
   std::optional<checkpoint> resume;
@@ -155,15 +155,16 @@ struct start_loop {
 
 TROUPE_INSPECT(start_loop, facts, resume, loop, papers)
 
-/// A rank is up. Travels with the handle of its trainer.
-struct trainer_ready {
+/// A rank is up. To the host agent with the handle of its trainer, from there
+/// to the worker group.
+struct rank_ready {
   std::uint64_t attempt = 0;
   int rank = 0;
   int pid = 0;
   std::string host;
 };
 
-TROUPE_INSPECT(trainer_ready, attempt, rank, pid, host)
+TROUPE_INSPECT(rank_ready, attempt, rank, pid, host)
 
 /// Leave the loop: the run is to stop (`ec::stopped`) or a peer has failed.
 struct stop_loop {

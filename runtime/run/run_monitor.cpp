@@ -111,11 +111,6 @@ const kept_result& run_monitor::wait() const {
   return result_; // Never changes once it is there.
 }
 
-std::optional<result> run_monitor::outcome() const {
-  std::lock_guard guard{mutex_};
-  return finished_ ? std::optional{result_.unpacked()} : std::nullopt;
-}
-
 bool run_monitor::is_over() const {
   std::lock_guard guard{mutex_};
   return finished_;

@@ -92,9 +92,6 @@ public:
   /// Waits for the end.
   const kept_result& wait() const;
 
-  /// The result once the run is over.
-  std::optional<result> outcome() const;
-
   bool is_over() const;
 
   void on_change(listener f);

@@ -148,7 +148,7 @@ TEST_F(committer_test, puts_the_result_on_the_board_once_it_is_durable) {
   auto prepared = monitor->prepared().unpacked();
   EXPECT_EQ(prepared.status, run_status_kind::aborted);
   EXPECT_EQ(prepared.error, reason);
-  EXPECT_FALSE(monitor->outcome()); // the driver's business
+  EXPECT_FALSE(monitor->is_over()); // the driver's business
   auto saved = result::from_path(store->path()).value();
   EXPECT_EQ(saved.status, run_status_kind::aborted);
   EXPECT_EQ(saved.error, reason);

@@ -165,9 +165,9 @@ TEST_F(driver_test, the_result_is_there_only_after_the_last_callback) {
   report(0);
   system.hold(callbacks);
   finish();
-  EXPECT_FALSE(monitor->outcome());
+  EXPECT_FALSE(monitor->is_over());
   system.release();
-  EXPECT_TRUE(monitor->outcome());
+  EXPECT_TRUE(monitor->is_over());
   EXPECT_EQ(callback->calls.back(), "after_run finished");
 }
 
@@ -300,7 +300,7 @@ TEST_F(driver_test, ends_although_callbacks_die_while_they_are_called) {
   system.hold(callbacks);
   report(0);
   finish();
-  EXPECT_FALSE(monitor->outcome());
+  EXPECT_FALSE(monitor->is_over());
   caf::anon_send_exit(callbacks, caf::exit_reason::kill);
   system.release();
   EXPECT_EQ(outcome().status, run_status_kind::finished);

@@ -264,7 +264,7 @@ TEST_F(driver_control_test, no_report_waits_for_one_that_does_not_answer) {
   EXPECT_EQ(log->heard.size(), driver_state::max_unanswered);
   finish();
   EXPECT_EQ(log->heard.back(), "after_run finished");
-  EXPECT_FALSE(monitor->outcome());
+  EXPECT_FALSE(monitor->is_over());
   system.pass(driver_state::followers_limit);
   EXPECT_EQ(outcome().status, run_status_kind::finished);
 }

@@ -165,7 +165,7 @@ TEST_F(driver_test, a_run_ends_after_the_commit_that_is_under_way) {
   stop();
   ranks.obey(0);
   ranks.obey(1);
-  EXPECT_FALSE(monitor->outcome());
+  EXPECT_FALSE(monitor->is_over());
   system.release();
   auto x = outcome();
   EXPECT_EQ(x.status, run_status_kind::aborted);
@@ -184,7 +184,7 @@ TEST_F(driver_test, a_commit_that_fails_while_the_run_is_stopped_is_its_error) {
   stop();
   ranks.obey(0);
   ranks.obey(1);
-  EXPECT_FALSE(monitor->outcome());
+  EXPECT_FALSE(monitor->is_over());
   system.release();
   auto x = outcome();
   EXPECT_EQ(x.status, run_status_kind::errored);
@@ -222,7 +222,7 @@ TEST_F(driver_test, a_driver_that_dies_leaves_an_error_and_no_rank) {
   report_checkpoint(0);
   store->on_append([] { throw std::runtime_error{"no more memory"}; });
   auto answer = report(1);
-  EXPECT_FALSE(monitor->outcome()); // before its ranks have ended
+  EXPECT_FALSE(monitor->is_over()); // before its ranks have ended
   EXPECT_TRUE(ranks.asked_to_end(0));
   EXPECT_TRUE(ranks.asked_to_end(1));
   ranks.obey(0);

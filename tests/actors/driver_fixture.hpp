@@ -134,10 +134,10 @@ protected:
   run_status status() { return monitor->status(); }
 
   result outcome() {
-    auto x = monitor->outcome();
-    if (!x)
-      ADD_FAILURE() << "the run is not over";
-    return x.value_or(result{});
+    if (monitor->is_over())
+      return monitor->wait().unpacked();
+    ADD_FAILURE() << "the run is not over";
+    return {};
   }
 
   /// The journal: `0`, `1 c1` for batches and their checkpoints, the kinds of

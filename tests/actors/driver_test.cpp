@@ -361,7 +361,7 @@ TEST_F(driver_test, resumes_where_an_earlier_driver_stopped) {
   stop();
   ranks.obey(0);
   ranks.obey(1);
-  ASSERT_TRUE(monitor->outcome());
+  ASSERT_TRUE(monitor->is_over());
   store.reset();
   monitor = std::make_shared<run_monitor>();
   callback->calls.clear();

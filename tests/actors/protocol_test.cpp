@@ -136,7 +136,7 @@ void for_each_sample(F f) {
   f(commit_batch{2, batch});
   f(loop);
   f(start_loop{facts, at_c, loop, papers});
-  f(trainer_ready{2, 1, 4711, "host"});
+  f(rank_ready{2, 1, 4711, "host"});
   f(stop_loop{2, problem});
   f(loop_ended{2, 1, problem, true});
   f(report{2, one_report, false});
@@ -201,7 +201,6 @@ void for_each_sample(F f) {
   f(host_snapshots{2, {shown}, 9});
   f(show_stacks{2, {1}});
   f(stacks_shown{2, {1}});
-  f(rank_ready{2, 1, 4711, "host"});
   f(host_calls{2,
                {{{}, 3, report{2, one_report, false}},
                 {{}, 4, join_barrier{2, 1, 3, true, "payload", problem}},

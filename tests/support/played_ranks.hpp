@@ -47,7 +47,7 @@ public:
     trainers[rank] =
       system_.spawn(trainer, trainer_args{attempt, rank, agent, control});
     return system_.ask<start_loop>(
-      agent, trainer_ready{attempt, rank, 100 + rank, "here"}, trainers[rank]);
+      agent, rank_ready{attempt, rank, 100 + rank, "here"}, trainers[rank]);
   }
 
   void rise_all(int world_size) {

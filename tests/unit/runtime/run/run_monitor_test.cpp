@@ -65,18 +65,18 @@ TEST_F(run_monitor_test, keeps_the_newest_notes_until_they_are_taken) {
 }
 
 TEST_F(run_monitor_test, has_no_outcome_before_the_run_is_over) {
-  EXPECT_FALSE(monitor.outcome());
+  EXPECT_FALSE(monitor.is_over());
   EXPECT_FALSE(monitor.has_result());
   monitor.prepare(outcome(1));
   EXPECT_TRUE(monitor.has_result());
-  EXPECT_FALSE(monitor.outcome());
+  EXPECT_FALSE(monitor.is_over());
   EXPECT_EQ(monitor.prepared().head.attempts, 1u);
   monitor.prepare(outcome(2));
   monitor.finish();
   EXPECT_EQ(changes, 1);
-  ASSERT_TRUE(monitor.outcome());
+  ASSERT_TRUE(monitor.is_over());
   monitor.prepare(outcome(3));
-  EXPECT_EQ(monitor.outcome()->attempts, 2u);
+  EXPECT_EQ(monitor.wait().head.attempts, 2u);
   EXPECT_EQ(monitor.wait().head.status, run_status_kind::finished);
 }
 

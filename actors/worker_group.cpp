@@ -7,14 +7,11 @@
 #include "troupe/actors/compat/messaging.hpp"
 #include "troupe/actors/protocol/error_code.hpp"
 #include "troupe/runtime/text.hpp"
+#include "troupe/runtime/timing.hpp"
 
 namespace troupe::internal {
 
 namespace {
-
-/// A timer that fires later than this was delayed with the whole driver,
-/// because a signal had stopped it or the machine slept.
-constexpr auto standstill = std::chrono::seconds{1};
 
 /// The group learns of calls that its agents hold a second later. A shorter
 /// limit on waits leaves no time for that.
@@ -114,7 +111,7 @@ void worker_group_state::after(std::chrono::milliseconds limit,
     if (!attempt || attempt->number != number)
       return;
     // Messages that ranks sent while the driver was stopped come after this.
-    if (again && args.now() - due > standstill)
+    if (again && stood_still(args.now() - due, limit.zero()))
       after(limit, std::move(f), false);
     else
       f();

@@ -1,7 +1,6 @@
 #include "troupe/trainers/run_parts.hpp"
 
 #include <algorithm>
-#include <random>
 
 #include <caf/io/middleman.hpp>
 
@@ -22,6 +21,7 @@
 #include "troupe/runtime/process/threads.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/text.hpp"
+#include "troupe/runtime/timing.hpp"
 #include "troupe/trainers/loop_address.hpp"
 #include "troupe/trainers/rank_runner.hpp"
 #include "troupe/trainers/ring/join_ring.hpp"
@@ -360,11 +360,8 @@ std::shared_ptr<host_roster> run_starter::make_roster() const {
   for (auto& host : request_.hosts->hosts)
     others.push_back(host.name);
   others.erase(others.begin()); // It is this one.
-  auto random = [engine = std::minstd_rand{std::random_device{}()}]() mutable {
-    return std::uniform_real_distribution<double>{}(engine);
-  };
   return std::make_shared<host_roster>(others, own_agent_facts(), limits,
-                                       address, std::move(random), slots);
+                                       address, make_random_function(), slots);
 }
 
 std::shared_ptr<rank_launcher> run_starter::make_launcher() {

@@ -98,7 +98,7 @@ agent_facts own_agent_facts() {
 
 host_roster::host_roster(std::vector<host_states::host> hosts, agent_facts own,
                          host_limits limits, std::string addresses,
-                         host_states::random_function random, bool launches,
+                         random_function random, bool launches,
                          const std::vector<int>& slots)
   : own_(std::move(own)), limits_(limits), launches_(launches),
     addresses_(std::move(addresses)),
@@ -122,8 +122,7 @@ host_roster::host_roster(std::size_t hosts, agent_facts own, host_limits limits,
 
 host_roster::host_roster(const std::vector<std::string>& launched,
                          agent_facts own, host_limits limits,
-                         std::string addresses,
-                         host_states::random_function random,
+                         std::string addresses, random_function random,
                          const std::vector<int>& slots)
   : host_roster(launched_hosts(launched), std::move(own), limits,
                 std::move(addresses), std::move(random), true, slots) {}
@@ -201,11 +200,8 @@ void host_roster::add_guest() {
 }
 
 error host_roster::all_taken() const {
-  std::string names;
-  for (auto& seat : seats_)
-    names += (names.empty() ? "" : ", ") + seat.name;
-  return {ec::conflict,
-          concat("all hosts of the run have their agents: ", names)};
+  return {ec::conflict, concat("all hosts of the run have their agents: ",
+                               joined(seats_, ", ", &seat_record::name))};
 }
 
 host_decisions host_roster::noted(host_decisions x) {
@@ -339,7 +335,7 @@ std::string host_roster::waiting_text() const {
   std::string names;
   for (auto& seat : seats_)
     if (!seat.is_ready)
-      names += (names.empty() ? "" : ", ") + seat.name;
+      append_item(names, seat.name);
   return concat("waiting for the agents of ", names, " at ", addresses_);
 }
 

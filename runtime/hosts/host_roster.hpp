@@ -43,8 +43,7 @@ public:
   /// The same for agents that are launched on the hosts *launched*, those of
   /// the run after the driver's own.
   host_roster(const std::vector<std::string>& launched, agent_facts own,
-              host_limits limits, std::string addresses,
-              host_states::random_function random,
+              host_limits limits, std::string addresses, random_function random,
               const std::vector<int>& slots = {});
 
   /// The seat of the agent *x*. `ec::invalid_config` if it can never have one,
@@ -150,9 +149,8 @@ private:
   };
 
   host_roster(std::vector<host_states::host> hosts, agent_facts own,
-              host_limits limits, std::string addresses,
-              host_states::random_function random, bool launches,
-              const std::vector<int>& slots);
+              host_limits limits, std::string addresses, random_function random,
+              bool launches, const std::vector<int>& slots);
 
   host_decisions noted(host_decisions x);
   /// The same after hosts were let go, which leave their seats.

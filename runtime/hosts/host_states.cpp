@@ -4,13 +4,11 @@
 #include <utility>
 
 #include "troupe/runtime/text.hpp"
+#include "troupe/runtime/timing.hpp"
 
 namespace troupe::internal {
 
 namespace {
-
-/// A check that comes this much late means that the process was stopped.
-constexpr auto much_later = std::chrono::seconds{1};
 
 host_states::duration since(host_states::time_point now,
                             host_states::time_point then) {
@@ -448,7 +446,7 @@ int host_states::slots_of(const std::vector<std::size_t>& hosts) const {
 void host_states::skip_standstill(time_point now) {
   auto gap = checked_ ? now - *checked_ : time_point::duration{0};
   checked_ = now;
-  if (gap <= limits_.tick + much_later)
+  if (!stood_still(gap, limits_.tick))
     return;
   for (auto& x : hosts_) {
     x.heard = std::min(now, x.heard + gap);
@@ -459,10 +457,7 @@ void host_states::skip_standstill(time_point now) {
 }
 
 host_states::duration host_states::delay_after(int failures) {
-  // Six doublings reach the longest delay; many more would overflow.
-  auto doublings = std::clamp(failures - 1, 0, 6);
-  auto delay = std::min(first_delay * (1 << doublings), longest_delay);
-  return delay - std::chrono::duration_cast<duration>(delay * (random_() / 2));
+  return with_jitter(launch_delay.after(failures), random_());
 }
 
 std::string host_states::missing_text(const record& x) const {

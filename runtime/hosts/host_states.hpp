@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "troupe/runtime/error.hpp"
+#include "troupe/runtime/timing.hpp"
 
 namespace troupe::internal {
 
@@ -140,15 +141,8 @@ public:
   using duration = host_limits::duration;
   using time_point = std::chrono::steady_clock::time_point;
 
-  /// A number of [0, 1), for the jitter of waits between launches.
-  using random_function = std::function<double()>;
-
-  /// First wait before a launch is repeated; doubles with each failure in a
-  /// row.
-  static constexpr auto first_delay = duration{1000};
-
-  /// Longest wait before a launch is repeated.
-  static constexpr auto longest_delay = duration{60'000};
+  /// Before a launch is repeated.
+  static constexpr retry_delay launch_delay{duration{1000}, duration{60'000}};
 
   struct host {
     std::string name;

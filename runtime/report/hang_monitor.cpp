@@ -1,5 +1,7 @@
 #include "troupe/runtime/report/hang_monitor.hpp"
 
+#include "troupe/runtime/timing.hpp"
+
 #include <algorithm>
 #include <utility>
 
@@ -15,9 +17,6 @@ constexpr int most_doublings = 5;
 
 /// Missing ranks that a warning describes one by one.
 constexpr std::size_t max_described = 4;
-
-/// A check that comes this much late means that the driver was stopped.
-constexpr auto late = 1s;
 
 /// Standstills that are remembered.
 constexpr std::size_t max_standstills = 64;
@@ -43,7 +42,7 @@ void hang_monitor::checked_after(duration time) noexcept {
 }
 
 bool hang_monitor::is_standstill(duration between_checks) const noexcept {
-  return between_checks > interval() + late;
+  return stood_still(between_checks, interval());
 }
 
 hang_monitor::duration

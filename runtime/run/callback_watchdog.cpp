@@ -16,7 +16,7 @@ callback_watchdog::verdict callback_watchdog::check(time_point now,
   if (!since_)
     return verdict::wait;
   auto passed = real - std::exchange(checked_, real);
-  if (passed > interval + wait_time::much_later) {
+  if (stood_still(passed, interval)) {
     auto suspended = std::min(passed, now - *since_);
     *since_ += suspended;
     next_name_ += suspended;

@@ -5,6 +5,8 @@
 #include <optional>
 #include <utility>
 
+#include "troupe/runtime/timing.hpp"
+
 namespace troupe::internal {
 
 /// How long its owner has been waiting, without time in which a signal had
@@ -18,9 +20,6 @@ public:
   /// Longest time between two calls of `passed`.
   static constexpr duration interval = std::chrono::seconds{1};
 
-  /// A call that comes this much late means that the process was stopped.
-  static constexpr duration much_later = std::chrono::seconds{1};
-
   /// Begins now.
   explicit wait_time(
     std::function<time_point()> now = std::chrono::steady_clock::now)
@@ -30,7 +29,7 @@ public:
   duration passed() {
     auto now = now_();
     auto since = now - std::exchange(called_, now);
-    if (since <= interval + much_later)
+    if (!stood_still(since, interval))
       passed_ += since;
     return std::chrono::duration_cast<duration>(passed_);
   }

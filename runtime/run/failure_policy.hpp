@@ -7,6 +7,7 @@
 
 #include "troupe/runtime/config/run_config.hpp"
 #include "troupe/runtime/error.hpp"
+#include "troupe/runtime/timing.hpp"
 #include "troupe/runtime/values/run_error.hpp"
 
 namespace troupe::internal {
@@ -32,23 +33,16 @@ class failure_policy {
 public:
   using duration = std::chrono::milliseconds;
 
-  /// A number of [0, 1), for the jitter of waits between restarts.
-  using random_function = std::function<double()>;
-
-  /// First wait between two starts; doubles with each failure in a row.
-  static constexpr auto first_delay = duration{100};
-
-  /// Longest wait between two starts.
-  static constexpr auto longest_delay = duration{10'000};
+  /// Between two starts.
+  static constexpr retry_delay delay{duration{100}, duration{10'000}};
 
   explicit failure_policy(const failure_config& config,
-                          random_function random = default_random());
+                          random_function random = make_random_function());
 
   /// Ranks of a running group failed. Returns how long to wait before the
   /// restart, or nothing if the run is to end. Zero for the first failure since
-  /// `on_progress`; then `first_delay`, doubled each time up to
-  /// `longest_delay`, of which the jitter takes up to a half, so that many runs
-  /// that failed for one reason do not restart together.
+  /// `on_progress`; then `delay`, of which the jitter takes up to a half, so
+  /// that many runs that failed for one reason do not restart together.
   std::optional<duration> on_ranks_failed();
 
   /// Groups that leave in a row without a stored report before they count as
@@ -71,7 +65,7 @@ public:
   /// next start, or nothing if the run is to end.
   std::optional<duration> on_start_failed(const error& reason);
 
-  /// A group runs: the next failed start waits `first_delay` again.
+  /// A group runs: the next failed start waits `delay.first` again.
   void on_group_started() noexcept { failed_starts_in_a_row_ = 0; }
 
   /// An earlier driver of the run counted *x*.
@@ -91,7 +85,6 @@ public:
   std::int64_t leaves_in_a_row() const noexcept { return leaves_in_a_row_; }
 
 private:
-  static random_function default_random();
   /// Before the next start, after *ends* in a row without a report.
   duration wait_after(std::int64_t ends) const;
 

@@ -107,7 +107,7 @@ TEST(failure_policy_test,
   failure_policy policy{{.max_failures = -1}, no_jitter};
   EXPECT_TRUE(policy.on_ranks_failed());
   policy.on_group_started();
-  EXPECT_EQ(policy.on_ranks_failed(), failure_policy::first_delay);
+  EXPECT_EQ(policy.on_ranks_failed(), failure_policy::delay.first);
 }
 
 TEST(failure_policy_test, jitter_takes_up_to_a_half_of_a_wait) {
@@ -118,8 +118,8 @@ TEST(failure_policy_test, jitter_takes_up_to_a_half_of_a_wait) {
   failure_policy other{{.max_failures = -1}};
   EXPECT_TRUE(other.on_ranks_failed());
   auto delay = *other.on_ranks_failed();
-  EXPECT_GE(delay, failure_policy::first_delay / 2);
-  EXPECT_LE(delay, failure_policy::first_delay);
+  EXPECT_GE(delay, failure_policy::delay.first / 2);
+  EXPECT_LE(delay, failure_policy::delay.first);
 }
 
 TEST(failure_policy_test, waits_longer_after_each_failed_start_up_to_a_limit) {
@@ -133,7 +133,7 @@ TEST(failure_policy_test, a_started_group_resets_the_wait_but_no_counter) {
   EXPECT_TRUE(policy.on_start_failed(start_error));
   EXPECT_TRUE(policy.on_start_failed(start_error));
   policy.on_group_started();
-  EXPECT_EQ(policy.on_start_failed(start_error), failure_policy::first_delay);
+  EXPECT_EQ(policy.on_start_failed(start_error), failure_policy::delay.first);
   EXPECT_FALSE(policy.on_start_failed(start_error));
 }
 

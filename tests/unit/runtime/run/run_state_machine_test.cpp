@@ -330,7 +330,7 @@ TEST(run_state_machine_test,
   auto machine = machine_after({});
   auto later = machine.apply(group_start_failed{0, start_error});
   EXPECT_EQ(later->to, run_state::rescheduling);
-  EXPECT_EQ(later->action.delay, failure_policy::first_delay);
+  EXPECT_EQ(later->action.delay, failure_policy::delay.first);
   EXPECT_EQ(later->action.reason, start_error);
   EXPECT_EQ(machine.apply(wait_over{1})->to, run_state::scheduling);
   EXPECT_EQ(machine.apply(group_started{1})->to, run_state::running);

@@ -7,6 +7,7 @@
 #include "troupe/actors/compat/messaging.hpp"
 #include "troupe/actors/worker_group.hpp"
 #include "troupe/runtime/process/stack_dump.hpp"
+#include "troupe/runtime/run_layout.hpp"
 #include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
@@ -175,9 +176,9 @@ void worker_group_state::show_stacks_of(
 
 void worker_group_state::act_on(const hang_verdict& verdict,
                                 const std::vector<int>& shown) {
-  std::string stacks;
-  for (auto rank : shown)
-    stacks += (stacks.empty() ? "" : ", ") + ("logs/" + stacks_name(rank));
+  auto stacks = joined(shown, ", ", [](int rank) {
+    return concat(run_layout::logs, '/', stacks_name(rank));
+  });
   if (!stacks.empty())
     stacks = "; the stacks of its threads are in " + stacks;
   for (auto& text : verdict.over)

@@ -1,6 +1,7 @@
 #include "goal.hpp"
 
 #include "numbers.hpp"
+#include "troupe/runtime/text.hpp"
 
 namespace troupe::internal::bench {
 
@@ -17,8 +18,7 @@ std::string goal::text(const std::string& unit) const {
   auto add = [&](const char* sign, const std::optional<double>& bound,
                  const std::string& what) {
     if (bound)
-      result += (result.empty() ? "" : ", ") + std::string{sign} + " "
-                + short_number(*bound) + what;
+      append_item(result, concat(sign, ' ', short_number(*bound), what));
   };
   add("<=", max_ratio, "x");
   add(">=", min_ratio, "x");

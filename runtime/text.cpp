@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <ctime>
+#include <limits>
 
 #include <utf8.h>
 
@@ -104,6 +105,13 @@ std::string cut_reason(std::string text) {
   return concat(text, "… (cut; it has ", size, " bytes)");
 }
 
+std::string in_lower_case(std::string_view text) {
+  std::string result{text};
+  for (auto& c : result)
+    c = in_lower_case(c);
+  return result;
+}
+
 void append_hex(std::string& out, std::string_view bytes) {
   static constexpr char digits[] = "0123456789abcdef";
   for (unsigned char c : bytes) {
@@ -138,6 +146,25 @@ std::string local_text(std::chrono::system_clock::time_point time,
   return time_text(time, format, ::localtime_r);
 }
 
+namespace {
+
+constexpr auto timestamp_format = "%Y-%m-%dT%H:%M:%SZ";
+
+} // namespace
+
+std::string timestamp(std::chrono::system_clock::time_point time) {
+  return utc_text(time, timestamp_format);
+}
+
+std::optional<std::chrono::system_clock::time_point>
+parse_timestamp(const std::string& text) {
+  std::tm parts{};
+  auto end = ::strptime(text.c_str(), timestamp_format, &parts);
+  if (end == nullptr || *end != '\0')
+    return std::nullopt;
+  return std::chrono::system_clock::from_time_t(::timegm(&parts));
+}
+
 void append_json_string(std::string& out, std::string_view text) {
   auto is_special = [](unsigned char c) {
     return c < 0x20 || c == '"' || c == '\\' || c == 0x7f;
@@ -154,11 +181,27 @@ void append_json_string(std::string& out, std::string_view text) {
   out += '"';
 }
 
+std::string_view non_finite_words::of(double x) const noexcept {
+  return std::isnan(x) ? nan : x > 0 ? infinity : minus_infinity;
+}
+
+std::optional<double>
+non_finite_words::value(std::string_view word) const noexcept {
+  using limits = std::numeric_limits<double>;
+  if (word == nan)
+    return limits::quiet_NaN();
+  if (word == infinity)
+    return limits::infinity();
+  if (word == minus_infinity)
+    return -limits::infinity();
+  return std::nullopt;
+}
+
 void append_plain(std::string& out, double x) {
   if (std::isfinite(x))
     append_number(out, x);
   else
-    out += std::isnan(x) ? "nan" : x > 0 ? "inf" : "-inf";
+    out += plain_words.of(x);
 }
 
 void append_real(std::string& out, double x) {

@@ -5,6 +5,8 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -43,6 +45,23 @@ std::string_view cut_text(std::string_view text, std::size_t size) noexcept;
 /// *text*, cut to `max_reason_size`; a cut text ends with its full length.
 std::string cut_reason(std::string text);
 
+// Characters of ASCII, independent of the locale.
+
+constexpr bool is_letter(char c) noexcept {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
+
+constexpr bool is_digit(char c) noexcept {
+  return c >= '0' && c <= '9';
+}
+
+constexpr char in_lower_case(char c) noexcept {
+  return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+}
+
+/// *text* with the letters of ASCII in lower case.
+std::string in_lower_case(std::string_view text);
+
 /// Appends *x* as the shortest text that reads back as the same number, in any
 /// locale. Not for NaN and infinities: every format spells them differently.
 template <class T>
@@ -73,6 +92,44 @@ std::string concat(const Parts&... parts) {
   return result;
 }
 
+/// Appends *item* to *list*, after *separator* if the list is not empty.
+template <class Item>
+void append_item(std::string& list, const Item& item,
+                 std::string_view separator = ", ") {
+  if (!list.empty())
+    list += separator;
+  append_part(list, item);
+}
+
+/// What *part_of* makes of each of *items*, texts, characters or integers, with
+/// *separator* between them.
+template <class Range, class PartOf = std::identity>
+std::string joined(Range&& items, std::string_view separator = ", ",
+                   PartOf part_of = {}) {
+  std::string result;
+  auto between = std::string_view{};
+  for (auto&& item : items) {
+    result += between;
+    append_part(result, std::invoke(part_of, item));
+    between = separator;
+  }
+  return result;
+}
+
+/// The first *most* of *items*, and how many more there are: "a, b and 3 more".
+template <class Range>
+std::string listed(const Range& items, std::size_t most) {
+  std::string result;
+  std::size_t shown = 0;
+  for (auto& item : items) {
+    if (shown == most)
+      return concat(result, " and ", items.size() - most, " more");
+    result += shown++ > 0 ? ", " : "";
+    append_part(result, item);
+  }
+  return result;
+}
+
 /// Appends two lowercase hexadecimal digits for each byte of *bytes*.
 void append_hex(std::string& out, std::string_view bytes);
 
@@ -93,6 +150,13 @@ std::string utc_text(std::chrono::system_clock::time_point time,
 std::string local_text(std::chrono::system_clock::time_point time,
                        const char* format);
 
+/// *time* in UTC as files of a run have it: "2026-03-04T01:01:01Z".
+std::string timestamp(std::chrono::system_clock::time_point time);
+
+/// The time that *text*, a `timestamp`, names; nothing for any other text.
+std::optional<std::chrono::system_clock::time_point>
+parse_timestamp(const std::string& text);
+
 /// Appends *x*, a variant of a flag, an integer, a floating-point number and a
 /// text; the latter two as *append_real* and *append_text* do.
 template <class Variant, class Real, class Text>
@@ -111,6 +175,25 @@ void append_scalar(std::string& out, const Variant& x, Real append_real,
 /// Appends *text* in quotes, escaped for JSON, with invalid UTF-8 replaced as
 /// in `append_utf8`.
 void append_json_string(std::string& out, std::string_view text);
+
+/// What a format calls the numbers that are not finite.
+struct non_finite_words {
+  std::string_view nan;
+  std::string_view infinity;
+  std::string_view minus_infinity;
+
+  /// The word for *x*, which is not finite.
+  std::string_view of(double x) const noexcept;
+
+  /// The number that *word* stands for.
+  std::optional<double> value(std::string_view word) const noexcept;
+};
+
+/// Of plain text, as C's `printf` and NumPy write them.
+inline constexpr non_finite_words plain_words{"nan", "inf", "-inf"};
+
+/// Of JSON and JSON-like text, as JavaScript and Python's `json` write them.
+inline constexpr non_finite_words json_words{"NaN", "Infinity", "-Infinity"};
 
 /// As `append_number`; NaN and infinities become nan, inf and -inf.
 void append_plain(std::string& out, double x);

@@ -1,7 +1,6 @@
 #include "troupe/trainers/data_parallel_trainer.hpp"
 
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -159,14 +158,13 @@ private:
 /// Shows the run and watches for signals until it is over.
 result watch(run_handle& run, console_progress& console,
              signal_orders& signals) {
-  unique_fd wake{eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+  wake_event wake;
   monitor_listener listener{run.monitor(), [&](run_state state) {
                               if (state >= run_state::shutting_down)
                                 signals.outcome_is_fixed();
-                              std::uint64_t one = 1;
-                              (void) !write(wake.get(), &one, sizeof(one));
+                              wake.notify();
                             }};
-  pollfd sources[] = {{wake.get(), POLLIN, 0}, {signals.fd(), POLLIN, 0}};
+  pollfd sources[] = {{wake.fd(), POLLIN, 0}, {signals.fd(), POLLIN, 0}};
   auto show_notes = [&] {
     for (auto& line : run.monitor().take_notes())
       console.note(line);
@@ -191,10 +189,8 @@ result watch(run_handle& run, console_progress& console,
       console.update(run.status(), clock_type::now());
     poll(sources, 2, tick_ms);
     console.tick(clock_type::now());
-    if (sources[0].revents & POLLIN) {
-      std::uint64_t count = 0;
-      (void) !read(wake.get(), &count, sizeof(count));
-    }
+    if (sources[0].revents & POLLIN)
+      wake.clear();
     if (sources[1].revents & POLLIN)
       sources[1].fd =
         -1; // It stays readable; what comes later is seen by tick.

@@ -34,10 +34,7 @@ const resume_options driver_patience{
 
 std::string address_text(const std::vector<std::string>& addresses,
                          std::uint16_t port) {
-  std::string result;
-  for (auto& address : addresses)
-    result += (result.empty() ? "" : ", ") + address;
-  return concat(result, " port ", port);
+  return concat(joined(addresses), " port ", port);
 }
 
 } // namespace

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -36,6 +35,7 @@
 #include "troupe/runtime/config/run_config.hpp"
 #include "troupe/runtime/hosts/agent_facts.hpp"
 #include "troupe/runtime/hosts/network_addresses.hpp"
+#include "troupe/runtime/process/descriptor.hpp"
 #include "troupe/runtime/process/interrupt_watch.hpp"
 #include "troupe/runtime/process/spawner.hpp"
 #include "troupe/runtime/process/threads.hpp"
@@ -193,7 +193,7 @@ public:
       thread_.join(); // It has brought the connection that broke now.
     auto started = start_thread([this] {
       auto found = dial(to_, {.limit = resume_options{}.patience,
-                              .stop = stop_.get(),
+                              .stop = stop_.fd(),
                               .greeting = {link_, true}});
       next_->connect(found ? make_link(std::move(found->channel)) : nullptr);
     });
@@ -207,7 +207,7 @@ public:
   void stop() {
     std::lock_guard guard{mutex_};
     is_over_ = true;
-    ::eventfd_write(stop_.get(), 1);
+    stop_.notify();
     if (thread_.joinable())
       thread_.join();
   }
@@ -218,7 +218,7 @@ private:
   ticket to_;
   link_id link_;
   std::shared_ptr<link_switch> next_ = std::make_shared<link_switch>();
-  unique_fd stop_{::eventfd(0, EFD_CLOEXEC)};
+  wake_event stop_;
   std::mutex mutex_;
   bool is_over_ = false;
   std::thread thread_;
@@ -234,8 +234,7 @@ public:
     if (first_)
       return;
     first_ = std::move(x);
-    std::uint64_t one = 1;
-    (void) !::write(event_.get(), &one, sizeof(one));
+    event_.notify();
   }
 
   std::optional<agent_end> first() const {
@@ -243,12 +242,12 @@ public:
     return first_;
   }
 
-  int fd() const noexcept { return event_.get(); }
+  int fd() const noexcept { return event_.fd(); }
 
 private:
   mutable std::mutex mutex_;
   std::optional<agent_end> first_;
-  unique_fd event_{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+  wake_event event_;
 };
 
 bool is_orderly(const caf::error& reason) {

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <exception>
+#include <ranges>
 
 #include "troupe/runtime/storage/durable_file.hpp"
+#include "troupe/runtime/text.hpp"
 
 namespace troupe {
 
@@ -35,11 +37,11 @@ std::string files_in(const fs::path& folder) {
   auto files = files_below(folder);
   if (!files || files->empty())
     return "nothing";
-  std::string result;
-  for (std::size_t i = 0; i < files->size() && i < most; ++i)
-    result += (i == 0 ? "" : ", ")
-              + (*files)[i].lexically_relative(folder).generic_string();
-  return result + (files->size() > most ? ", ..." : "");
+  auto name_of = [&](const fs::path& x) {
+    return x.lexically_relative(folder).generic_string();
+  };
+  return joined(*files | std::views::take(most), ", ", name_of)
+         + (files->size() > most ? ", ..." : "");
 }
 
 } // namespace

@@ -98,10 +98,7 @@ std::string certificate_name(host_role role, std::string_view run) {
 }
 
 expected<void> check_run_name(std::string_view run) {
-  auto fits = [](char c) {
-    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z')
-           || (c >= 'A' && c <= 'Z') || c == '-';
-  };
+  auto fits = [](char c) { return is_letter(c) || is_digit(c) || c == '-'; };
   if (run.empty() || run.size() > 64 || !std::ranges::all_of(run, fits))
     return failure(ec::invalid_config,
                    concat("a run cannot be called '", utf8_text(run),

@@ -15,9 +15,9 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 
+#include "troupe/runtime/process/descriptor.hpp"
 #include "troupe/runtime/process/threads.hpp"
 #include "troupe/runtime/text.hpp"
 
@@ -87,20 +87,19 @@ public:
   static expected<std::shared_ptr<name_lookup>> start(std::string host,
                                                       std::uint16_t port) {
     auto result = std::make_shared<name_lookup>();
-    result->done_.reset(::eventfd(0, EFD_CLOEXEC));
     if (!result->done_)
       return system_failure(ec::spawn, "no descriptor");
     TROUPE_TRY_VOID(
       start_detached_thread([result, host = std::move(host), port] {
         result->answer_ = resolve(host, port, 0);
         result->is_done_ = true;
-        ::eventfd_write(result->done_.get(), 1);
+        result->done_.notify();
       }));
     return result;
   }
 
   /// Readable once there is an answer.
-  int descriptor() const noexcept { return done_.get(); }
+  int descriptor() const noexcept { return done_.fd(); }
 
   /// The answer, if there is one.
   std::optional<resolution> answer() const {
@@ -110,7 +109,7 @@ public:
   }
 
 private:
-  unique_fd done_;
+  wake_event done_;
   resolution answer_; // not touched by its thread once `is_done_`
   std::atomic<bool> is_done_ = false;
 };

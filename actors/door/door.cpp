@@ -11,7 +11,6 @@
 
 #include <netinet/in.h>
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 
 #include "troupe/runtime/process/threads.hpp"
@@ -290,11 +289,10 @@ expected<owned_ptr<door>> door::open(door_args args) {
   TROUPE_TRY(auto listener, listen_on_all(args.port));
   owned_ptr<door> result{new door};
   result->port_ = listener.port;
-  result->stop_.reset(::eventfd(0, EFD_CLOEXEC));
   if (!result->stop_)
     return system_failure(ec::spawn, "the run's port needs a descriptor");
   result->book_ = std::make_unique<guest_book>(
-    std::move(args), std::move(listener.socket), result->stop_.get());
+    std::move(args), std::move(listener.socket), result->stop_.fd());
   TROUPE_TRY(result->thread_, start_thread([book = result->book_.get()] {
                try {
                  book->run();
@@ -309,7 +307,7 @@ expected<owned_ptr<door>> door::open(door_args args) {
 }
 
 door::~door() {
-  ::eventfd_write(stop_.get(), 1);
+  stop_.notify();
   if (thread_.joinable())
     thread_.join();
 }

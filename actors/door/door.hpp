@@ -11,6 +11,7 @@
 
 #include "troupe/actors/door/tls_channel.hpp"
 #include "troupe/runtime/error.hpp"
+#include "troupe/runtime/process/descriptor.hpp"
 #include "troupe/runtime/process/forked_process.hpp"
 
 namespace troupe::internal {
@@ -97,7 +98,7 @@ private:
   door() = default;
 
   std::uint16_t port_ = 0;
-  unique_fd stop_;
+  wake_event stop_;
   std::unique_ptr<guest_book> book_;
   std::thread thread_;
 };

@@ -9,6 +9,7 @@
 #include <openssl/x509v3.h>
 
 #include "troupe/runtime/error.hpp"
+#include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
 
@@ -29,8 +30,7 @@ inline std::string take_openssl_reasons() {
   std::string result;
   while (auto code = ERR_get_error()) {
     auto reason = ERR_reason_error_string(code);
-    result += result.empty() ? "" : "; ";
-    result += reason != nullptr ? reason : "unknown reason";
+    append_item(result, reason != nullptr ? reason : "unknown reason", "; ");
   }
   return result;
 }

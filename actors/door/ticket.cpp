@@ -73,8 +73,7 @@ std::optional<secret_bytes> from_base64(std::string_view text) {
 /// Numbers of IPv4 and IPv6, with a zone, or a host's name.
 bool is_address(std::string_view x) {
   auto fits = [](char c) {
-    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z')
-           || (c >= 'A' && c <= 'Z')
+    return is_letter(c) || is_digit(c)
            || std::string_view{"-._:%"}.find(c) != std::string_view::npos;
   };
   return !x.empty() && x.size() <= max_address_size

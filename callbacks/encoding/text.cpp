@@ -20,9 +20,7 @@ void append_double(std::string& out, double x, json_non_finite how) {
   else if (how == json_non_finite::null)
     out += "null";
   else
-    out += std::isnan(x) ? R"("NaN")"
-           : x > 0       ? R"("Infinity")"
-                         : R"("-Infinity")";
+    out += concat('"', json_words.of(x), '"');
 }
 
 // Writes the groups of an ordered map of metrics as nested objects.

@@ -37,13 +37,6 @@ bool is_not_ready() {
   return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
 }
 
-std::string in_lower_case(std::string_view x) {
-  std::string result{x};
-  for (auto& c : result)
-    c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return result;
-}
-
 std::string_view without_blanks(std::string_view x) {
   auto begin = std::min(x.find_first_not_of(" \t"), x.size());
   return x.substr(begin, x.find_last_not_of(" \t") + 1 - begin);

@@ -48,7 +48,7 @@ std::string as_plain_path(const std::string& path) {
   for (auto& part : parts_of(path)) {
     if (part.empty() || part == "." || part == "..")
       part.assign(std::max<std::size_t>(part.size(), 1), '_');
-    result += (result.empty() ? "" : "/") + part;
+    append_item(result, part, "/");
   }
   return result;
 }

@@ -1,7 +1,5 @@
 #include "troupe/callbacks/prometheus/page_server.hpp"
 
-#include <sys/eventfd.h>
-
 #include <exception>
 #include <system_error>
 #include <utility>
@@ -38,7 +36,7 @@ page_server::start(const std::string& address, std::uint16_t port, page what) {
                                                 const served_request& asked) {
                                                 return answer_with(what, asked);
                                               }));
-  unique_fd stop{::eventfd(0, EFD_CLOEXEC)};
+  wake_event stop;
   if (!stop)
     return system_failure(ec::conflict, "cannot serve at " + server.address());
   try {
@@ -51,7 +49,7 @@ page_server::start(const std::string& address, std::uint16_t port, page what) {
   }
 }
 
-page_server::page_server(http_server server, unique_fd stop)
+page_server::page_server(http_server server, wake_event stop)
   : server_(std::move(server)), stop_(std::move(stop)), thread_([this] {
       try {
         run();
@@ -61,12 +59,12 @@ page_server::page_server(http_server server, unique_fd stop)
     }) {}
 
 page_server::~page_server() {
-  ::eventfd_write(stop_.get(), 1);
+  stop_.notify();
   thread_.join();
 }
 
 void page_server::run() {
-  pollfd stop{stop_.get(), POLLIN, 0};
+  pollfd stop{stop_.fd(), POLLIN, 0};
   while (stop.revents == 0 && server_.serve({&stop, 1}))
     ;
 }

@@ -43,12 +43,12 @@ public:
   const std::string& address() const noexcept { return server_.address(); }
 
 private:
-  page_server(http_server server, unique_fd stop);
+  page_server(http_server server, wake_event stop);
 
   void run();
 
   http_server server_;
-  unique_fd stop_;
+  wake_event stop_;
   std::thread thread_;
 };
 

@@ -37,12 +37,11 @@ void prometheus_text::family(std::string_view name, std::string_view type,
 void prometheus_text::sample(const labels& of, double value,
                              std::string_view suffix) {
   begin_sample(of, suffix);
-  if (std::isnan(value))
-    text_ += "NaN";
-  else if (std::isinf(value))
-    text_ += value > 0 ? "+Inf" : "-Inf";
-  else
+  static constexpr non_finite_words words{"NaN", "+Inf", "-Inf"};
+  if (std::isfinite(value))
     append_number(text_, value);
+  else
+    text_ += words.of(value);
   text_ += '\n';
 }
 

@@ -131,12 +131,10 @@ void append_settings(object_writer& out, std::string_view name,
 }
 
 std::string title_of(const comparison& x) {
-  std::string result;
-  for (std::size_t i = 0; i < x.runs.size() && i < max_title_names; ++i)
-    result += (i > 0 ? ", " : "") + x.runs[i].label;
-  if (x.runs.size() > max_title_names)
-    result += concat(" and ", x.runs.size() - max_title_names, " more");
-  return result;
+  std::vector<std::string_view> labels;
+  for (auto& run : x.runs)
+    labels.push_back(run.label);
+  return listed(labels, max_title_names);
 }
 
 } // namespace

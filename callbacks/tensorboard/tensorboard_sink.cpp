@@ -11,6 +11,7 @@
 #include "troupe/callbacks/tracking/option_fields.hpp"
 #include "troupe/callbacks/tracking/sink.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
+#include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
 
@@ -30,8 +31,7 @@ std::string host_of(const tracked_run& run) {
     return "localhost";
   auto result = host->second;
   for (auto& c : result)
-    if (!(c >= 'a' && c <= 'z') && !(c >= 'A' && c <= 'Z')
-        && !(c >= '0' && c <= '9') && c != '.')
+    if (!is_letter(c) && !is_digit(c) && c != '.')
       c = '-';
   return result;
 }

@@ -17,6 +17,7 @@
 #include "troupe/callbacks/wandb/wandb_sink.hpp"
 #include "troupe/runtime/process/secrets.hpp"
 #include "troupe/runtime/storage/json.hpp"
+#include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
 
@@ -89,9 +90,8 @@ expected<void> check_given(const std::string& tracker, const document& defaults,
                            const given_options& given) {
   for (auto& [name, text] : given) {
     if (!defaults.contains(name) && !in_folder.contains(name)) {
-      std::string known;
-      for (auto& x : defaults.items())
-        known += (known.empty() ? "" : ", ") + x.key();
+      auto known =
+        joined(defaults.items(), ", ", [](auto& x) { return x.key(); });
       return failure(ec::invalid_argument, "tracker " + tracker
                                              + " has no option " + name
                                              + "; it has " + known);

@@ -9,6 +9,7 @@
 #include "troupe/runtime/environment.hpp"
 #include "troupe/runtime/process/secrets.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
+#include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
 
@@ -79,15 +80,10 @@ std::string scheme_of(const std::string& text) {
   if (end == text.npos)
     return {};
   auto result = text.substr(0, end);
-  for (auto& x : result) {
-    auto is_letter = (x >= 'a' && x <= 'z') || (x >= 'A' && x <= 'Z');
-    if (!is_letter && !(x >= '0' && x <= '9') && x != '+' && x != '-'
-        && x != '.')
+  for (auto x : result)
+    if (!is_letter(x) && !is_digit(x) && x != '+' && x != '-' && x != '.')
       return {};
-    if (x >= 'A' && x <= 'Z')
-      x = static_cast<char>(x - 'A' + 'a');
-  }
-  return result;
+  return in_lower_case(result);
 }
 
 expected<std::string> given_server(const std::string& text,
@@ -139,10 +135,7 @@ std::map<std::string, std::string> ini_section(const fs::path& path,
     auto equals = line.find_first_of("=:");
     if (!inside || equals == line.npos)
       continue;
-    auto name = trimmed(line.substr(0, equals));
-    std::ranges::transform(name, name.begin(), [](char c) {
-      return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-    });
+    auto name = in_lower_case(trimmed(line.substr(0, equals)));
     result[name] = trimmed(line.substr(equals + 1));
   }
   return result;

@@ -18,6 +18,7 @@
 #include "troupe/runtime/fs.hpp"
 #include "troupe/runtime/process/secrets.hpp"
 #include "troupe/runtime/storage/json.hpp"
+#include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
 
@@ -130,11 +131,8 @@ private:
     auto found = std::find(names.begin(), names.end(), text);
     if (found != names.end())
       return static_cast<Enum>(found - names.begin());
-    std::string known;
-    for (auto x : names)
-      known += (known.empty() ? "" : ", ") + std::string{x};
-    throw std::invalid_argument{name + (": '" + std::string{text})
-                                + "' is none of " + known};
+    throw std::invalid_argument{
+      concat(name, ": '", text, "' is none of ", joined(names))};
   }
 
   nlohmann::json json_;

@@ -1,6 +1,7 @@
 #include "troupe/callbacks/tracking/tracked_run.hpp"
 
 #include <algorithm>
+#include <array>
 #include <ctime>
 #include <iterator>
 #include <limits>
@@ -14,19 +15,10 @@ namespace troupe::internal {
 
 namespace {
 
-constexpr auto infinity = std::numeric_limits<double>::infinity();
-
 /// Numbers that cereal writes as bare words, which JSON does not have. The
 /// parser gets them as texts that begin with a control character.
-struct bare_word {
-  std::string_view text;
-  double value;
-};
-constexpr bare_word bare_words[] = {
-  {"NaN", std::numeric_limits<double>::quiet_NaN()},
-  {"Infinity", infinity},
-  {"-Infinity", -infinity},
-};
+constexpr std::array bare_words{json_words.nan, json_words.infinity,
+                                json_words.minus_infinity};
 constexpr char mark = '\1';
 
 std::string without_bare_words(std::string_view text) {
@@ -34,12 +26,12 @@ std::string without_bare_words(std::string_view text) {
   auto in_text = false;
   for (std::size_t i = 0; i < text.size(); ++i) {
     auto rest = text.substr(i);
-    auto word = std::ranges::find_if(bare_words, [&](const bare_word& x) {
-      return !in_text && rest.starts_with(x.text);
+    auto word = std::ranges::find_if(bare_words, [&](std::string_view x) {
+      return !in_text && rest.starts_with(x);
     });
-    if (word != std::end(bare_words)) {
-      result += R"("\u0001)" + std::string{word->text} + '"';
-      i += word->text.size() - 1;
+    if (word != bare_words.end()) {
+      result += concat(R"("\u0001)", *word, '"');
+      i += word->size() - 1;
       continue;
     }
     if (in_text && text[i] == '\\' && i + 1 < text.size())
@@ -52,10 +44,9 @@ std::string without_bare_words(std::string_view text) {
 }
 
 metric_value value_of(const std::string& x) {
-  if (!x.empty() && x[0] == mark)
-    for (auto& word : bare_words)
-      if (x.substr(1) == word.text)
-        return word.value;
+  if (x.starts_with(mark))
+    if (auto value = json_words.value(std::string_view{x}.substr(1)))
+      return *value;
   return x;
 }
 
@@ -85,12 +76,10 @@ void collect(const json::document& x, const std::string& name, metrics& out) {
     out[name] = value_of(x);
 }
 
-/// *text* is UTC in ISO 8601; the epoch if it is not.
+/// The epoch if *text* is not a timestamp.
 std::chrono::system_clock::time_point to_time(const std::string& text) {
-  std::tm utc{};
-  if (!strptime(text.c_str(), "%Y-%m-%dT%H:%M:%SZ", &utc))
-    return {};
-  return std::chrono::system_clock::from_time_t(timegm(&utc));
+  return parse_timestamp(text).value_or(
+    std::chrono::system_clock::time_point{});
 }
 
 /// The sweep whose folder has that of the run. A tracker works without it, so

@@ -158,10 +158,8 @@ std::string wandb_json(const metric_value& x) {
     append_json(result, x);
     return result;
   }
-  if (std::isnan(*number))
-    return "NaN";
-  if (std::isinf(*number))
-    return *number > 0 ? "Infinity" : "-Infinity";
+  if (!std::isfinite(*number))
+    return std::string{json_words.of(*number)};
   append_real(result, *number);
   return result;
 }

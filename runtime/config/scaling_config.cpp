@@ -129,10 +129,7 @@ std::optional<worker_count> parse_count(std::string_view text) noexcept {
 }
 
 std::string text_of_hosts(const scaling_config& x) {
-  std::string result;
-  for (auto& host : x.hosts)
-    result += (result.empty() ? "" : ",") + host;
-  return result;
+  return joined(x.hosts, ",");
 }
 
 std::vector<host_share> spread_ranks(const scaling_config& x) {

@@ -12,7 +12,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -55,10 +54,7 @@ std::string last_lines(std::string_view text) {
     if (lines.size() > max_lines)
       lines.pop_front();
   }
-  std::string result;
-  for (const auto& line : lines)
-    result += (result.empty() ? "" : "\n") + line;
-  return redacted_lines(result);
+  return redacted_lines(joined(lines, "\n"));
 }
 
 struct pipe_of_launcher {
@@ -201,7 +197,7 @@ public:
     std::string input;
   };
 
-  worker(launch_listener listener, limits x, unique_fd wake)
+  worker(launch_listener listener, limits x, wake_event wake)
     : listener_(std::move(listener)), limits_(x), wake_(std::move(wake)) {}
 
   worker(const worker&) = delete;
@@ -225,8 +221,7 @@ public:
       std::lock_guard guard{mutex_};
       change();
     }
-    std::uint64_t one = 1;
-    [[maybe_unused]] auto written = ::write(wake_.get(), &one, sizeof(one));
+    wake_.notify();
   }
 
   // Guarded by the mutex.
@@ -344,7 +339,7 @@ private:
   }
 
   void wait() {
-    std::vector<pollfd> waits{{wake_.get(), POLLIN, 0}};
+    std::vector<pollfd> waits{{wake_.fd(), POLLIN, 0}};
     std::optional<steady::time_point> due;
     for (const auto& x : running_) {
       waits.push_back({x.program.process.get(), POLLIN, 0});
@@ -361,9 +356,8 @@ private:
       timeout = std::max(0, static_cast<int>(left.count()));
     }
     ::poll(waits.data(), waits.size(), timeout);
-    std::uint64_t count = 0;
-    if ((waits.front().revents & POLLIN) != 0) [[maybe_unused]]
-      auto n = ::read(wake_.get(), &count, sizeof(count));
+    if (waits.front().revents != 0)
+      wake_.clear();
   }
 
   void serve(running& x) {
@@ -472,7 +466,7 @@ private:
 
   launch_listener listener_;
   limits limits_;
-  unique_fd wake_;
+  wake_event wake_;
   std::mutex mutex_;
   bool stopped_ = false; // guarded by it
   std::deque<waiting> waiting_;
@@ -489,7 +483,7 @@ host_launcher::~host_launcher() = default;
 
 expected<host_launcher> host_launcher::start(launch_listener listener,
                                              limits x) {
-  unique_fd wake{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+  wake_event wake;
   if (!wake)
     return system_failure(ec::spawn, "cannot make a descriptor for launchers");
   auto made = std::make_unique<worker>(std::move(listener), x, std::move(wake));

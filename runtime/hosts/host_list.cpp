@@ -25,16 +25,11 @@ constexpr std::string_view blanks = " \t\r";
 constexpr std::size_t max_host_name = 253;
 
 bool is_letter_or_digit(char c) noexcept {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')
-         || (c >= '0' && c <= '9');
-}
-
-char folded(char c) noexcept {
-  return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return is_letter(c) || is_digit(c);
 }
 
 bool is_same_name(std::string_view a, std::string_view b) noexcept {
-  return std::ranges::equal(a, b, {}, folded, folded);
+  return in_lower_case(a) == in_lower_case(b);
 }
 
 bool is_ipv6_address(std::string_view text) noexcept {
@@ -448,13 +443,7 @@ std::string to_short_text(const std::vector<std::string>& names) {
     in_order = names[i] == prefix + range.at(i);
   if (names.size() > 2 && in_order)
     return concat(first, '-', names.back());
-  std::string result = first;
-  auto shown = names.size() <= 4 ? names.size() : std::size_t{3};
-  for (std::size_t i = 1; i < shown; ++i)
-    result += ", " + names[i];
-  if (shown < names.size())
-    result += concat(" and ", names.size() - shown, " more");
-  return result;
+  return listed(names, names.size() <= 4 ? 4 : 3);
 }
 
 } // namespace troupe::internal

@@ -80,11 +80,9 @@ std::optional<network> parse_network(const std::string& text) {
 }
 
 std::string list_of(const std::vector<network_address>& all) {
-  std::string result;
-  for (auto& x : all)
-    result +=
-      concat(result.empty() ? "" : ", ", x.interface, " (", x.address, ")");
-  return result;
+  return joined(all, ", ", [](auto& x) {
+    return concat(x.interface, " (", x.address, ")");
+  });
 }
 
 } // namespace

@@ -98,10 +98,7 @@ const metric_value& metrics::at(std::string_view name) const {
   for (auto& x : values_)
     known.push_back(x.first);
   text += known.size() == 1 ? "is " : "are ";
-  for (std::size_t i = 0; i < known.size() && i < max_listed_names; ++i)
-    text.append(i == 0 ? "" : ", ").append(known[i]);
-  if (known.size() > max_listed_names)
-    text += " and " + std::to_string(known.size() - max_listed_names) + " more";
+  text += listed(known, max_listed_names);
   if (known.size() > 1)
     text += did_you_mean(name, known);
   throw std::out_of_range(text);

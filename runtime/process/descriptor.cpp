@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -18,6 +19,18 @@ void unique_fd::reset(int fd) noexcept {
   if (fd_ >= 0)
     ::close(fd_);
   fd_ = fd;
+}
+
+wake_event::wake_event() noexcept
+  : event_{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)} {}
+
+void wake_event::notify(int fd) noexcept {
+  ::eventfd_write(fd, 1); // Fails only if it is readable already.
+}
+
+void wake_event::clear() const noexcept {
+  eventfd_t count = 0;
+  ::eventfd_read(fd(), &count); // Fails only if it is not readable.
 }
 
 expected<unique_fd> duplicate(int fd) {

@@ -41,6 +41,29 @@ private:
   int fd_ = -1;
 };
 
+/// Wakes threads that wait in `poll`.
+class wake_event {
+public:
+  wake_event() noexcept;
+
+  /// False if no descriptor was left: `notify` then does nothing.
+  explicit operator bool() const noexcept { return static_cast<bool>(event_); }
+
+  /// Readable from `notify` to `clear`.
+  int fd() const noexcept { return event_.get(); }
+
+  /// Never waits; a signal handler may call it.
+  void notify() const noexcept { notify(fd()); }
+
+  /// The same with a descriptor that `fd` returned.
+  static void notify(int fd) noexcept;
+
+  void clear() const noexcept;
+
+private:
+  unique_fd event_;
+};
+
 /// Returns what *call*, a system call, returns; repeats it while signals
 /// interrupt it.
 template <class Call>

@@ -10,12 +10,13 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <utility>
 
-#include <sys/eventfd.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "troupe/runtime/process/descriptor.hpp"
 #include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
@@ -44,7 +45,7 @@ struct shared_watch {
   bool is_over = false;     ///< Handled by a watch; later ones are too late.
   std::uint64_t heeded = 0; ///< Kinds of signals.
   /// Never closed: a handler on another thread may be about to write to it.
-  unique_fd event_owner;
+  std::optional<wake_event> event_owner;
   pid_t event_process = 0; ///< Whose it is; forked processes make their own.
   std::map<int, struct sigaction> before; ///< Of the signals that are watched.
 };
@@ -67,10 +68,8 @@ void on_signal(int signal) {
       >= 3)
     ::_exit(128 + signal);
   kinds_seen |= bit_of(signal);
-  if (int none = 0; signal_seen_first.compare_exchange_strong(none, signal)) {
-    std::uint64_t one = 1;
-    [[maybe_unused]] auto written = ::write(event, &one, sizeof(one));
-  }
+  if (int none = 0; signal_seen_first.compare_exchange_strong(none, signal))
+    wake_event::notify(event);
   errno = saved_errno;
 }
 
@@ -86,12 +85,10 @@ void begin(shared_watch& state) {
   state.is_over = false;
   state.heeded = 0;
   if (std::exchange(state.event_process, ::getpid()) != ::getpid()
-      || !state.event_owner)
-    state.event_owner.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  std::uint64_t count = 0; // Of an earlier watch.
-  [[maybe_unused]] auto n =
-    ::read(state.event_owner.get(), &count, sizeof(count));
-  event = state.event_owner.get();
+      || !*state.event_owner)
+    state.event_owner.emplace();
+  state.event_owner->clear(); // Of an earlier watch.
+  event = state.event_owner->fd();
   watching_process = ::getpid();
 }
 
@@ -166,7 +163,7 @@ interrupt_watch::interrupt_watch(const std::vector<int>& preempting) {
     watch(state, signal);
   for (auto signal : preempting)
     watch(state, signal);
-  auto copy = duplicate(state.event_owner.get());
+  auto copy = duplicate(state.event_owner->fd());
   if (copy) {
     fd_ = std::move(*copy);
     ++state.users;

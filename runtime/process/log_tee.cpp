@@ -8,7 +8,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "troupe/runtime/process/descriptor.hpp"
@@ -28,7 +27,7 @@ constexpr std::size_t note_size = 64;
 
 class log_tee::worker {
 public:
-  worker(unique_fd log, unique_fd reader, unique_fd writer, unique_fd stop,
+  worker(unique_fd log, unique_fd reader, unique_fd writer, wake_event stop,
          sink console)
     : writer{std::move(writer)}, log_{std::move(log)},
       reader_{std::move(reader)}, stop_{std::move(stop)},
@@ -39,8 +38,7 @@ public:
 
   ~worker() {
     writer.reset();
-    std::uint64_t one = 1;
-    [[maybe_unused]] auto written = ::write(stop_.get(), &one, sizeof(one));
+    stop_.notify();
     if (copying_.joinable())
       copying_.join();
     else
@@ -65,7 +63,7 @@ private:
     char bytes[16384];
     ssize_t after_stop = 0;
     for (;;) {
-      pollfd waits[] = {{reader_.get(), POLLIN, 0}, {stop_.get(), POLLIN, 0}};
+      pollfd waits[] = {{reader_.get(), POLLIN, 0}, {stop_.fd(), POLLIN, 0}};
       if (::poll(waits, 2, -1) < 0)
         continue;
       auto n = ::read(reader_.get(), bytes, sizeof(bytes));
@@ -134,7 +132,7 @@ private:
 
   unique_fd log_;
   unique_fd reader_;
-  unique_fd stop_;
+  wake_event stop_;
   sink console_;
 
   std::mutex mutex_;
@@ -158,7 +156,7 @@ expected<log_tee> log_tee::start(const std::string& path, sink console) {
   unique_fd reader{ends[0]};
   unique_fd writer{ends[1]};
   ::fcntl(reader.get(), F_SETFL, O_NONBLOCK);
-  unique_fd stop{::eventfd(0, EFD_CLOEXEC)};
+  wake_event stop;
   if (!stop)
     return system_failure(ec::storage, "cannot make an event for " + path);
   auto made = std::make_unique<worker>(std::move(log), std::move(reader),

@@ -1,5 +1,7 @@
 #include "troupe/runtime/process/secrets.hpp"
 
+#include "troupe/runtime/text.hpp"
+
 #include <unistd.h>
 
 #include <algorithm>
@@ -137,16 +139,6 @@ constexpr std::size_t shortest_part = 8;
 constexpr std::string_view mask = "***";
 constexpr std::string_view blank_characters = " \t\n\r\f\v";
 
-// Character classes of ASCII, independent of the locale.
-
-bool is_letter(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-}
-
-bool is_digit(char c) {
-  return c >= '0' && c <= '9';
-}
-
 bool is_blank(char c) {
   return blank_characters.find(c) != blank_characters.npos;
 }
@@ -155,9 +147,7 @@ bool is_word(char c) {
   return is_letter(c) || is_digit(c) || c == '_';
 }
 
-char lower(char c) {
-  return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-}
+constexpr auto lower = [](char c) { return in_lower_case(c); };
 
 /// A position in a text that advances over what a rule matches. Each character
 /// is visited a bounded number of times, for any text.

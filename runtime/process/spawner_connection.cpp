@@ -1,7 +1,6 @@
 #include "troupe/runtime/process/spawner_connection.hpp"
 
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -45,15 +44,15 @@ std::uint64_t spawner_losses() noexcept {
 }
 
 spawner_connection::spawner_connection(spawner_link link)
-  : wake_{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)}, link_{std::move(link)},
-    deadline_{std::chrono::steady_clock::now() + hello_timeout} {}
+  : link_{std::move(link)}, deadline_{std::chrono::steady_clock::now()
+                                      + hello_timeout} {}
 
 spawner_connection::~spawner_connection() {
   {
     std::lock_guard guard{mutex_};
     stopping_ = true;
   }
-  wake();
+  wake_.notify();
   if (thread_.joinable())
     thread_.join();
   if (!link_.socket)
@@ -94,7 +93,7 @@ void spawner_connection::kill(process_id id, int signal) {
       process.due = clock::now() + answer_limit;
     if (process.pid < 0) {
       process.unwanted = true;
-      return wake();
+      return wake_.notify();
     }
   }
   (void) push(std::move(x)); // The thread exists: it reported the pid.
@@ -116,14 +115,8 @@ expected<void> spawner_connection::push(order x) {
     TROUPE_TRY(thread_, start_thread([this] { run(); }));
   }
   orders_.push_back(std::move(x));
-  wake();
+  wake_.notify();
   return {};
-}
-
-void spawner_connection::wake() noexcept {
-  std::uint64_t one = 1;
-  // Fails only if it is awake already.
-  [[maybe_unused]] auto written = ::write(wake_.get(), &one, sizeof(one));
 }
 
 void spawner_connection::run() {
@@ -184,16 +177,15 @@ void spawner_connection::wait() {
   bool sends =
     ready_ && (sending_.sent < sending_.bytes.size() || next_frame());
   // poll skips a negative descriptor: without a spawner only a wake-up counts.
-  std::vector<pollfd> waits{{wake_.get(), POLLIN, 0},
+  std::vector<pollfd> waits{{wake_.fd(), POLLIN, 0},
                             {link_.socket.get(), POLLIN, 0}};
   if (sends)
     waits[1].events |= POLLOUT;
   auto watched = watch_processes(waits);
   if (::poll(waits.data(), waits.size(), time_left()) < 0)
     return;
-  std::uint64_t count = 0;
   if (waits[0].revents != 0)
-    static_cast<void>(::read(wake_.get(), &count, sizeof(count)) > 0);
+    wake_.clear();
   for (std::size_t i = 0; i < watched.size(); ++i)
     if (waits[i + 2].revents != 0)
       see_end(watched[i]);

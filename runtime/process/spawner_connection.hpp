@@ -103,7 +103,6 @@ private:
   };
 
   expected<void> push(order x);
-  void wake() noexcept;
 
   // All below run on the thread.
   void run();
@@ -129,7 +128,7 @@ private:
   void lose_spawner(std::string why);
   void fail_everything(const error& why);
 
-  unique_fd wake_;
+  wake_event wake_;
 
   mutable std::mutex mutex_;
   bool stopping_ = false;

@@ -140,9 +140,9 @@ rank_mismatch mismatch_of(std::vector<int> ranks,
       i = calls.insert(i, {std::move(call), {}});
     i->second.push_back(rank);
   }
-  std::string text;
-  for (auto& [call, callers] : calls)
-    text += (text.empty() ? "" : ", ") + rank_list(callers) + " in " + call;
+  auto text = joined(calls, ", ", [](auto& x) {
+    return concat(rank_list(x.second), " in ", x.first);
+  });
   return {std::move(ranks),
           {ec::conflict, "the ranks are in different calls: " + text}};
 }

@@ -29,10 +29,9 @@ expected<void> check_names(const report_batch& x) {
       ranks_by_name[part->name].push_back(static_cast<int>(rank));
   if (ranks_by_name.size() < 2)
     return {};
-  std::string names;
-  for (auto& [name, ranks] : ranks_by_name)
-    names +=
-      (names.empty() ? "" : ", ") + in_quotes(name) + " by " + rank_list(ranks);
+  auto names = joined(ranks_by_name, ", ", [](auto& x) {
+    return concat(in_quotes(x.first), " by ", rank_list(x.second));
+  });
   return failure(ec::conflict,
                  report_name(x)
                    + ": the ranks give its checkpoint different names: "

@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "troupe/runtime/report/rank_wait.hpp"
+#include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
 
@@ -50,8 +51,8 @@ straggler_monitor::count(const std::vector<double>& seconds) {
     rank.named = rank.named && rank.slow_steps > -steps_to_name;
     if (rank.slow_steps >= steps_to_name && !rank.named) {
       rank.named = true;
-      text += (text.empty() ? "" : "; ")
-              + step_text(static_cast<int>(i), seconds[i], others);
+      append_item(text, step_text(static_cast<int>(i), seconds[i], others),
+                  "; ");
     }
     counting_ |= rank.named || rank.slow_steps > 0;
   }

@@ -19,12 +19,12 @@ bool is_plain(std::string_view x) noexcept {
 }
 
 void append_double(std::string& out, double x) {
-  if (std::isnan(x)) {
-    out += R"({"float":"nan"})";
-  } else if (std::isinf(x)) {
-    out += x > 0 ? R"({"float":"inf"})" : R"({"float":"-inf"})";
-  } else {
+  if (std::isfinite(x)) {
     append_real(out, x);
+  } else {
+    out += R"({"float":")";
+    out += plain_words.of(x);
+    out += R"("})";
   }
 }
 
@@ -139,12 +139,8 @@ metric_value to_special_value(const document& x) {
   if (x.contains("bytes"))
     return to_text(x);
   auto name = to_text(field(x, "float"));
-  if (name == "nan")
-    return std::numeric_limits<double>::quiet_NaN();
-  if (name == "inf")
-    return std::numeric_limits<double>::infinity();
-  if (name == "-inf")
-    return -std::numeric_limits<double>::infinity();
+  if (auto value = plain_words.value(name))
+    return *value;
   throw format_error{"'" + name + "' is not a floating-point number"};
 }
 
@@ -155,7 +151,7 @@ ordered_document value_of(const metric_value& x) {
   if (!number || std::isfinite(*number))
     return std::visit([](auto& value) { return ordered_document(value); },
                       x.variant());
-  return std::isnan(*number) ? "NaN" : *number > 0 ? "Infinity" : "-Infinity";
+  return json_words.of(*number);
 }
 
 const document& field(const document& object, const char* name) {

@@ -26,16 +26,8 @@ constexpr std::size_t max_shown_name = 64;
 /// More than any report has.
 constexpr auto no_report = std::numeric_limits<std::uint64_t>::max();
 
-// The first of *names*, and how many more there are.
-std::string listed(const std::vector<std::string>& names) {
-  constexpr std::size_t shown = 8;
-  std::string result;
-  for (std::size_t i = 0; i < std::min(shown, names.size()); ++i)
-    result += (i == 0 ? "" : ", ") + names[i];
-  if (names.size() > shown)
-    result += concat(" and ", names.size() - shown, " more");
-  return result;
-}
+/// Names that an event lists.
+constexpr std::size_t max_event_names = 8;
 
 } // namespace
 
@@ -278,7 +270,8 @@ void checkpoint_store::note_unscored(const kept_checkpoint& x) {
                       + std::string{cut_text(to_string(*value), max_shown_name)}
                       + "' under that name, which is not a number"
                   : "has no such number")
-         + (numbers.empty() ? "; it has none" : "; it has " + listed(numbers))
+         + (numbers.empty() ? "; it has none"
+                            : "; it has " + listed(numbers, max_event_names))
          + (any_scored ? "; it ranks below those that have one"
                        : "; no checkpoint has one, so the newest are kept"));
 }
@@ -289,7 +282,7 @@ void checkpoint_store::note_unlisted_files(const kept_checkpoint& x,
   if (!found || found->empty())
     return;
   note("checkpoint_strangers", x.data.name(),
-       "its manifest does not list " + listed(*found));
+       "its manifest does not list " + listed(*found, max_event_names));
 }
 
 expected<std::uint64_t>

@@ -11,6 +11,7 @@
 #include "troupe/runtime/store/retention.hpp"
 #include "troupe/runtime/store/run_folder.hpp"
 #include "troupe/runtime/store/saved_run.hpp"
+#include "troupe/runtime/text.hpp"
 #include "troupe/runtime/values/run_error.hpp"
 
 namespace troupe {
@@ -25,10 +26,7 @@ std::string known_numbers(const std::vector<reported_checkpoint>& all) {
     for (auto& [name, value] : x.values)
       if (value.is_number())
         names.insert(name);
-  std::string result;
-  for (auto& name : names)
-    result += (result.empty() ? "" : ", ") + name;
-  return result.empty() ? "none" : result;
+  return names.empty() ? "none" : joined(names);
 }
 
 fs::path journal_file(const fs::path& path) {

@@ -86,7 +86,7 @@ std::string new_id() {
 expected<run_description> describe_run(const held_folder& run,
                                        const std::string& name,
                                        const std::string& config) {
-  auto now = utc_text(std::chrono::system_clock::now(), "%Y-%m-%dT%H:%M:%SZ");
+  auto now = timestamp(std::chrono::system_clock::now());
   run_description x{.name = name,
                     .id = new_id(),
                     .former_ids = {},

@@ -120,14 +120,12 @@ std::vector<store_event> changes_since(const earlier_driver& before,
   if (before.world_size > 0 && world_size > 0
       && before.world_size != world_size)
     what.push_back(concat(world_size, " ranks instead of ", before.world_size));
-  std::string text;
-  for (auto& x : what)
-    text += (text.empty() ? "" : ", ") + x;
-  if (!text.empty())
-    result.push_back({"run_changed",
-                      {{"before", before.next_attempt - 1}, {"what", text}},
-                      false,
-                      {}});
+  if (!what.empty())
+    result.push_back(
+      {"run_changed",
+       {{"before", before.next_attempt - 1}, {"what", joined(what)}},
+       false,
+       {}});
   return result;
 }
 

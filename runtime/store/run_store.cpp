@@ -328,10 +328,7 @@ std::string run_store::abandoned_hosts(std::chrono::milliseconds waited) const {
                                                            : std::string{};
   if (waited < lost_host_patience)
     return {};
-  std::string result;
-  for (auto& host : lost_hosts_)
-    result += (result.empty() ? "" : ", ") + host;
-  return result;
+  return joined(lost_hosts_);
 }
 
 expected<attempt_start> run_store::begin_attempt() {

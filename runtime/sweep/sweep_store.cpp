@@ -51,7 +51,7 @@ struct comparison_line {
 };
 
 std::string now_text() {
-  return utc_text(std::chrono::system_clock::now(), "%Y-%m-%dT%H:%M:%SZ");
+  return timestamp(std::chrono::system_clock::now());
 }
 
 process_identity to_process(const json::document& x) {

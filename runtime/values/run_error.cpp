@@ -113,10 +113,9 @@ std::string line_of(const cause_group& x, const fs::path& run_path) {
 std::string internal::failures_text(const std::map<int, rank_failure>& ranks) {
   auto groups = grouped(ranks);
   auto more = cut_groups(groups);
-  std::string result;
-  for (auto& x : groups)
-    result +=
-      concat((result.empty() ? "" : "; "), rank_list(x.ranks), ": ", x.text);
+  auto result = joined(groups, "; ", [](auto& x) {
+    return concat(rank_list(x.ranks), ": ", x.text);
+  });
   return more.empty() ? result : result + "; " + more;
 }
 

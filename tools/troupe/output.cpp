@@ -184,7 +184,7 @@ std::string time_text(std::chrono::system_clock::time_point x) {
 
 json_object
 time_json(const std::optional<std::chrono::system_clock::time_point>& x) {
-  return x ? json_object(utc_text(*x, "%Y-%m-%dT%H:%M:%SZ")) : json_object();
+  return x ? json_object(timestamp(*x)) : json_object();
 }
 
 std::string size_text(std::uint64_t bytes) {

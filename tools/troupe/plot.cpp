@@ -191,12 +191,9 @@ expected<int> plot(plot_arguments x) {
   for (auto curves : {&digest.reported, &digest.logged})
     for (auto& [name, data] : *curves)
       known.push_back(name);
-  std::string all;
-  for (auto& name : known)
-    all += (all.empty() ? "" : ", ") + name;
+  auto all = known.empty() ? "none" : joined(known);
   if (x.names.empty())
-    return failure(ec::invalid_argument,
-                   "which metric? The run has " + (all.empty() ? "none" : all));
+    return failure(ec::invalid_argument, "which metric? The run has " + all);
   if (!terminal_takes_utf8())
     x.ascii = true;
   auto columns = x.width > 0 ? x.width : columns_of_stdout().value_or(80);
@@ -208,8 +205,7 @@ expected<int> plot(plot_arguments x) {
     auto found = curves->find(name);
     if (found == curves->end())
       return failure(ec::invalid_argument,
-                     "no report has a number '" + name + "'; the run has "
-                       + (all.empty() ? "none" : all)
+                     "no report has a number '" + name + "'; the run has " + all
                        + did_you_mean(name, {known.begin(), known.end()}));
     if (x.run->json)
       result[utf8_text(name)] = json_of(found->second);

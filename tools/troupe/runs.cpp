@@ -168,7 +168,7 @@ found_run read_run(const fs::path& path) {
   }
   x.description = take(read_description(path), x);
   if (x.description)
-    x.begun = time_from(x.description->begun);
+    x.begun = parse_timestamp(x.description->begun);
   if (auto found = take(look_up(path / run_layout::journal), x); !found)
     return x;
   else if (!found->exists()) {

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <ranges>
 #include <span>
 #include <string>
 #include <utility>
@@ -275,9 +276,8 @@ tracker_state send_to(const std::string& name, const std::string& in_folder,
   for (auto& option : chosen->taken)
     say(x.run->json ? stderr : stdout,
         name + ": the run's folder says " + option);
-  std::string unconfirmed, confirmation;
+  std::string confirmation;
   for (auto& option : chosen->unconfirmed) {
-    unconfirmed += (unconfirmed.empty() ? "" : ", ") + option;
     // Not its value: a folder must not write commands for its reader.
     auto chosen_name = option.substr(0, option.find('='));
     auto is_plain = std::ranges::all_of(
@@ -285,10 +285,10 @@ tracker_state send_to(const std::string& name, const std::string& in_folder,
     confirmation +=
       " --set " + name + '.' + (is_plain ? chosen_name : "OPTION") + "=VALUE";
   }
-  if (!unconfirmed.empty())
-    return lacks("not sent: the run's folder says " + unconfirmed
-                 + ", which is taken from you only: confirm it with"
-                 + confirmation);
+  if (!chosen->unconfirmed.empty())
+    return lacks(
+      "not sent: the run's folder says " + joined(chosen->unconfirmed)
+      + ", which is taken from you only: confirm it with" + confirmation);
   auto made = make_sink(name, chosen->options);
   if (!made)
     return lacks(made.error().message);
@@ -303,12 +303,10 @@ tracker_state send_to(const std::string& name, const std::string& in_folder,
 tl::unexpected<error>
 no_tracker(const std::string& name,
            const std::map<std::string, std::string>& known) {
-  std::string names;
-  for (auto& x : known)
-    names += (names.empty() ? "" : ", ") + x.first;
-  return failure(ec::invalid_argument, "the run has no tracker called '" + name
-                                         + "'; it has "
-                                         + (names.empty() ? "none" : names));
+  return failure(
+    ec::invalid_argument,
+    concat("the run has no tracker called '", name, "'; it has ",
+           known.empty() ? "none" : joined(known | std::views::keys)));
 }
 
 expected<int> send_all(const fs::path& run, const sync_arguments& x) {

@@ -93,12 +93,8 @@ std::string type_text(const config_shape& x) {
       return "text";
     case config_kind::path:
       return "path";
-    case config_kind::choice: {
-      std::string result;
-      for (auto& name : x.names)
-        result += (result.empty() ? "" : "|") + name;
-      return result;
-    }
+    case config_kind::choice:
+      return joined(x.names, "|");
     case config_kind::list:
       return "list of " + type_text(x.parts[0])
              + (x.size ? ", " + std::to_string(*x.size) + " of them" : "");

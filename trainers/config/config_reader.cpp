@@ -194,11 +194,9 @@ expected<config_value> from_json(const config_shape& x, const place& at,
     case config_kind::real:
       if (given.is_number())
         return real_value(at.text(), x, given.get<double>());
-      for (auto& [word, value] :
-           {std::pair{"NaN", std::nan("")}, std::pair{"Infinity", HUGE_VAL},
-            std::pair{"-Infinity", -HUGE_VAL}})
-        if (given == word)
-          return config_value{value};
+      if (given.is_string())
+        if (auto value = json_words.value(given.get<std::string>()))
+          return config_value{*value};
       break;
     case config_kind::text:
       if (given.is_string())

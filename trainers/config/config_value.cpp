@@ -39,12 +39,10 @@ void append_fields(std::string& out, const config_value::table& all) {
 }
 
 void append_config_real(std::string& out, double x) {
-  if (std::isnan(x))
-    out += "NaN";
-  else if (std::isinf(x))
-    out += x > 0 ? "Infinity" : "-Infinity";
-  else
+  if (std::isfinite(x))
     append_real(out, x);
+  else
+    out += json_words.of(x);
 }
 
 void append_config(std::string& out, const config_value& x) {

@@ -25,6 +25,7 @@
 #include "troupe/runtime/config/scaling_config.hpp"
 #include "troupe/runtime/each_field.hpp"
 #include "troupe/runtime/fs.hpp"
+#include "troupe/runtime/text.hpp"
 #include "troupe/trainers/config/config_value.hpp"
 
 /// Names the fields of a config: `TROUPE_FIELDS(lr, epochs)` inside the struct,
@@ -87,8 +88,7 @@ constexpr bool are_field_names(std::string_view list) {
     if (name.empty())
       return false;
     for (auto c : name)
-      if (!(c == '_' || (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z')
-            || (c >= 'A' && c <= 'Z')))
+      if (c != '_' && !is_digit(c) && !is_letter(c))
         return false;
     for (auto others = rest; !others.empty();)
       if (next(others) == name)

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 
 #include "troupe/runtime/text.hpp"
@@ -53,8 +52,7 @@ host_ring::host_ring(std::vector<ring_host> hosts, std::size_t index,
                      std::unique_ptr<byte_link> previous,
                      describe_function describe)
   : hosts_(std::move(hosts)), index_(index), next_(std::move(next)),
-    previous_(std::move(previous)), describe_(std::move(describe)),
-    wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+    previous_(std::move(previous)), describe_(std::move(describe)) {
   bounce_.resize(most_at_once + line_bytes);
   if (!wake_)
     failure_ =
@@ -154,8 +152,7 @@ host_ring::ticket host_ring::submit(job x) {
       job.in.front().what.data = reinterpret_cast<std::byte*>(&job.theirs);
     }
   }
-  if (wake_)
-    ::eventfd_write(wake_.get(), 1);
+  wake_.notify();
   return result;
 }
 
@@ -307,14 +304,12 @@ expected<void> host_ring::wait_for_events(bool sends, const job& oldest) {
     std::min<clock::duration>(oldest.of.deadline - now, watch_interval));
   // A neighbor that has nothing to do for this host may leave.
   const bool receives = job_number(receiving_) != nullptr;
-  pollfd waits[] = {{wake_.get(), POLLIN, 0},
+  pollfd waits[] = {{wake_.fd(), POLLIN, 0},
                     {receives ? previous_->socket() : -1, POLLIN, 0},
                     {sends ? next_->socket() : -1, POLLOUT, 0}};
   ::poll(waits, std::size(waits), static_cast<int>(left.count()));
-  if (waits[0].revents != 0) {
-    eventfd_t ignored = 0;
-    ::eventfd_read(wake_.get(), &ignored);
-  }
+  if (waits[0].revents != 0)
+    wake_.clear();
   return {};
 }
 
@@ -362,8 +357,7 @@ void host_ring::abort(const error& reason) noexcept {
   if (stopped_)
     return;
   stopped_ = reason;
-  if (wake_)
-    ::eventfd_write(wake_.get(), 1);
+  wake_.notify();
   close();
 }
 

@@ -177,7 +177,7 @@ private:
   std::unique_ptr<byte_link> previous_;
   const describe_function describe_;
   std::function<error()> watch_;
-  unique_fd wake_; ///< Something was submitted or aborted.
+  wake_event wake_; ///< Something was submitted or aborted.
 
   mutable std::mutex mutex_; ///< Of what follows.
   std::deque<job> jobs_;

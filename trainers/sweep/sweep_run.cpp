@@ -1,7 +1,6 @@
 #include "troupe/trainers/sweep/sweep_run.hpp"
 
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -20,8 +19,7 @@ constexpr int redraw_ms = 200;
 
 sweep_run::sweep_run(const sweep_plan& plan, sweep_result& outcome)
   : plan_(plan), outcome_(outcome),
-    console_(plan.is_quiet() ? console_style::quiet : console_style::automatic),
-    wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+    console_(plan.is_quiet() ? console_style::quiet : console_style::automatic) {}
 
 sweep_run::~sweep_run() {
   if (judge_)
@@ -163,8 +161,7 @@ expected<void> sweep_run::begin(trial x, run_request request) {
   };
   around.hurried = [this] { return signals_->count() > 1; };
   around.ended = [this] {
-    std::uint64_t one = 1;
-    (void) !::write(wake_.get(), &one, sizeof(one));
+    wake_.notify();
   };
   TROUPE_TRY(auto started, trial_thread::start(std::move(x), std::move(request),
                                                std::move(around)));
@@ -219,10 +216,9 @@ void sweep_run::fail(error reason) {
 void sweep_run::wait() {
   // A signal that was heeded stays readable.
   auto signal_fd = asked_ == interrupt::none ? signals_->fd() : -1;
-  pollfd sources[] = {{wake_.get(), POLLIN, 0}, {signal_fd, POLLIN, 0}};
+  pollfd sources[] = {{wake_.fd(), POLLIN, 0}, {signal_fd, POLLIN, 0}};
   ::poll(sources, 2, redraw_ms);
-  std::uint64_t count = 0;
-  (void) !::read(wake_.get(), &count, sizeof(count));
+  wake_.clear();
 }
 
 void sweep_run::show() {

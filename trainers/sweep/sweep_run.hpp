@@ -75,7 +75,7 @@ private:
   caf::actor_system* system_ = nullptr;
   interrupt_watch* signals_ = nullptr;
   interrupt asked_ = interrupt::none;
-  unique_fd wake_; // readable: a trial has ended
+  wake_event wake_; // readable: a trial has ended
   std::vector<std::unique_ptr<trial_thread>> active_;
 };
 

@@ -4,11 +4,11 @@
 #include <optional>
 
 #include <fcntl.h>
-#include <sys/eventfd.h>
 
 #include <gmock/gmock.h>
 
 #include "tests/actors/door/door_fixture.hpp"
+#include "troupe/runtime/process/descriptor.hpp"
 
 namespace troupe::internal::test {
 
@@ -190,14 +190,14 @@ TEST_F(dial_test, does_not_take_another_service_for_the_driver) {
 TEST_F(dial_test, does_not_take_the_driver_of_another_run_for_its_own) {
   papers.driver = door_papers{}.driver;
   open();
-  unique_fd stop{::eventfd(0, EFD_CLOEXEC)};
+  wake_event stop;
   dial_args args;
-  args.stop = stop.get();
+  args.stop = stop.fd();
   auto dialed = std::async(std::launch::async,
                            [&] { return dial(ticket_for(port()), args); });
   // It comes back after having left for the first time.
   EXPECT_EQ(record.refusals(2).at(1).cause, channel_fault::unknown_authority);
-  ::eventfd_write(stop.get(), 1);
+  stop.notify();
   auto result = dialed.get();
   ASSERT_FALSE(result);
   EXPECT_EQ(result.error().code, ec::stopped);
@@ -221,13 +221,13 @@ TEST_F(dial_test, ends_when_its_driver_refuses_it) {
 
 TEST_F(dial_test, stops_when_asked_to) {
   plain_listener silent;
-  unique_fd stop{::eventfd(0, EFD_CLOEXEC)};
+  wake_event stop;
   dial_args args;
-  args.stop = stop.get();
+  args.stop = stop.fd();
   auto dialed = std::async(
     std::launch::async, [&] { return dial(ticket_for(silent.port()), args); });
   auto tried = silent.accept();
-  ::eventfd_write(stop.get(), 1);
+  stop.notify();
   auto result = dialed.get();
   ASSERT_FALSE(result);
   EXPECT_EQ(result.error().code, ec::stopped);

@@ -4,6 +4,7 @@
 
 #include <c10/core/GradMode.h>
 
+#include "troupe/runtime/text.hpp"
 #include "troupe/trainers/train_context.hpp"
 
 namespace troupe::internal {
@@ -15,9 +16,7 @@ class name_list {
 public:
   explicit name_list(const char* heading) : heading_(heading) {}
 
-  void add(const std::string& name) {
-    text_ += (text_.empty() ? "" : ", ") + name;
-  }
+  void add(const std::string& name) { append_item(text_, name); }
 
   /// Appends "; heading: a, b" to *message* unless the list is empty.
   void append_to(std::string& message) const {

@@ -17,6 +17,7 @@
 #include <dlfcn.h>
 
 #include "troupe/runtime/process/threads.hpp"
+#include "troupe/runtime/text.hpp"
 #include "troupe/trainers/rank_link.hpp"
 #include "troupe/trainers/torch/groups/nccl/nccl_library.hpp"
 #include "troupe/trainers/train_context.hpp"
@@ -102,8 +103,7 @@ nccl_function nccl_library(int rank) {
         return function;
     }
     auto* reason = ::dlerror();
-    reasons += std::string{reasons.empty() ? "" : "; "}
-               + (reason ? reason : place.c_str());
+    append_item(reasons, reason ? reason : place.c_str(), "; ");
   }
   lacks(rank, "the library troupe_nccl could not be loaded: " + reasons);
 }

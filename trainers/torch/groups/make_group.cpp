@@ -4,12 +4,11 @@
 #include <future>
 #include <memory>
 
-#include <sys/eventfd.h>
-
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/StringUtil.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
+#include "troupe/runtime/process/descriptor.hpp"
 #include "troupe/runtime/process/forked_process.hpp"
 #include "troupe/runtime/text.hpp"
 #include "troupe/trainers/rank_link.hpp"
@@ -99,7 +98,7 @@ void meet(train_context& context, c10d::Store& store,
     std::string missing;
     for (int rank = 0; rank < context.world_size(); ++rank)
       if (!store.check({key(rank)}))
-        missing += concat((missing.empty() ? "" : ", "), rank);
+        append_item(missing, rank);
     refuse(context, ec::timeout, "rank ", missing,
            " did not join the group within ", timeout.count(), " ms");
   }
@@ -191,12 +190,12 @@ group_ends join_hierarchical(train_context& context, const torch_config& config,
   auto address = address_of(context, backend::hierarchical);
   auto segment = segment_of_host(context);
   // An abort ends the wait for other hosts.
-  auto stop = std::make_shared<unique_fd>(::eventfd(0, EFD_CLOEXEC));
+  auto stop = std::make_shared<wake_event>();
   rank_access{context}.link().on_abort(
-    [stop](const error&) { ::eventfd_write(stop->get(), 1); });
+    [stop](const error&) { stop->notify(); });
   join_ring_args how;
   how.security = security_of(context, config);
-  how.stop = stop->get();
+  how.stop = stop->fd();
   how.limit = std::min<std::chrono::milliseconds>(config.timeout, start_limit);
   auto meeting = value_or_throw(
     host_meeting::begin(*store,

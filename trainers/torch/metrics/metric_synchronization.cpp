@@ -1,5 +1,7 @@
 #include "troupe/trainers/torch/metrics/metric_synchronization.hpp"
 
+#include "troupe/runtime/text.hpp"
+
 #include <algorithm>
 #include <string_view>
 
@@ -238,9 +240,7 @@ void metric_synchronization::check_signatures(
       others += c10::str(others.empty() ? "rank " : ", rank ", rank);
   if (others.empty())
     return;
-  std::string mine;
-  for (auto x : members_)
-    mine += (mine.empty() ? "" : ", ") + x->name();
+  auto mine = joined(members_, ", ", [](auto* x) { return x->name(); });
   throw train_error{
     {ec::invalid_argument,
      c10::str(others, ": other metrics or options than on rank 0; rank ",

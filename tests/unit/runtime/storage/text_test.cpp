@@ -1,7 +1,10 @@
 #include "troupe/runtime/text.hpp"
 
+#include <cmath>
 #include <cstdint>
 #include <limits>
+#include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -36,6 +39,26 @@ TEST(text_test, joins_texts_characters_and_integers) {
   EXPECT_EQ(concat(), "");
 }
 
+TEST(text_test, joins_a_list_with_separators) {
+  const std::vector<std::string> names{"", "b", "c"};
+  EXPECT_EQ(joined(names), ", b, c");
+  EXPECT_EQ(joined(names, "|", &std::string::size), "0|1|1");
+  EXPECT_EQ(joined(std::vector<int>{}), "");
+  EXPECT_EQ(listed(names, 3), ", b, c");
+  EXPECT_EQ(listed(names, 1), " and 2 more");
+  std::string list;
+  append_item(list, "a");
+  append_item(list, 7, "; ");
+  EXPECT_EQ(list, "a; 7");
+}
+
+TEST(text_test, knows_the_letters_and_digits_of_ascii_only) {
+  EXPECT_EQ(in_lower_case("AZaz[@`{09Ä"), "azaz[@`{09Ä");
+  EXPECT_TRUE(is_letter('Z') && is_letter('a') && is_digit('9'));
+  for (auto c : {'@', '[', '`', '{', '/', ':', '\xc4'})
+    EXPECT_FALSE(is_letter(c) || is_digit(c)) << c;
+}
+
 TEST(text_test, writes_all_hexadecimal_digits_of_bytes_and_numbers) {
   std::string out;
   append_hex(out, "a\xff");
@@ -49,7 +72,28 @@ TEST(text_test, writes_all_hexadecimal_digits_of_bytes_and_numbers) {
 TEST(text_test, writes_times_as_a_format_says) {
   auto time = std::chrono::sys_days{std::chrono::year{2026} / 3 / 4}
               + std::chrono::milliseconds{3661999};
-  EXPECT_EQ(utc_text(time, "%Y-%m-%dT%H:%M:%SZ"), "2026-03-04T01:01:01Z");
+  EXPECT_EQ(utc_text(time, "%d.%m.%Y"), "04.03.2026");
+}
+
+TEST(text_test, reads_back_the_seconds_of_a_timestamp) {
+  auto day = std::chrono::sys_days{std::chrono::year{2026} / 3 / 4};
+  auto text = timestamp(day + std::chrono::milliseconds{3661999});
+  EXPECT_EQ(text, "2026-03-04T01:01:01Z");
+  EXPECT_EQ(parse_timestamp(text), day + std::chrono::seconds{3661});
+  EXPECT_FALSE(parse_timestamp(text + "0"));
+  EXPECT_FALSE(parse_timestamp("2026-03-04"));
+}
+
+TEST(text_test, names_the_numbers_that_are_not_finite) {
+  using limits = std::numeric_limits<double>;
+  for (auto words : {plain_words, json_words}) {
+    EXPECT_TRUE(std::isnan(*words.value(words.of(limits::quiet_NaN()))));
+    for (auto x : {limits::infinity(), -limits::infinity()})
+      EXPECT_EQ(words.value(words.of(x)), x);
+    EXPECT_FALSE(words.value("1"));
+  }
+  EXPECT_EQ(plain_words.of(-limits::infinity()), "-inf");
+  EXPECT_EQ(json_words.of(-limits::quiet_NaN()), "NaN");
 }
 
 TEST(text_test, writes_numbers_as_short_as_they_read_back) {

@@ -1,8 +1,8 @@
+#include "troupe/runtime/process/descriptor.hpp"
 #include "troupe/trainers/ring/join_ring.hpp"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 
 #include "ring_fixture.hpp"
@@ -114,9 +114,10 @@ TEST(join_ring_test, all_hosts_encrypt_or_none) {
 
 TEST(join_ring_test, ends_when_it_is_asked_to_stop) {
   ring_ports ports{2, false};
-  unique_fd stop{::eventfd(1, EFD_CLOEXEC)};
+  wake_event stop;
+  stop.notify();
   join_ring_args args;
-  args.stop = stop.get();
+  args.stop = stop.fd();
   auto joined = join_ring(ports.ports[0], ports.seats, 0, args);
   ASSERT_FALSE(joined);
   EXPECT_EQ(joined.error().code, ec::stopped);

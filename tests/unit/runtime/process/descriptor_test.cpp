@@ -9,7 +9,7 @@
 using namespace troupe;
 using namespace troupe::internal;
 
-TEST(peer_credentials_test, names_the_process_and_user_at_the_other_end) {
+TEST(descriptor_test, names_the_process_and_user_at_the_other_end) {
   int ends[2];
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
   unique_fd one{ends[0]};
@@ -20,7 +20,7 @@ TEST(peer_credentials_test, names_the_process_and_user_at_the_other_end) {
   EXPECT_EQ(peer.gid, ::getgid());
 }
 
-TEST(peer_credentials_test, fails_for_anything_else) {
+TEST(descriptor_test, fails_for_anything_else) {
   auto pipe = test::make_pipe();
   EXPECT_EQ(peer_of(pipe.reader.get()).error().code, ec::protocol);
   unique_fd unconnected{::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)};

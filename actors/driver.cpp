@@ -5,69 +5,11 @@
 #include "troupe/actors/compat/messaging.hpp"
 #include "troupe/actors/protocol/error_code.hpp"
 #include "troupe/runtime/process/secrets.hpp"
-#include "troupe/runtime/store/result.hpp"
 #include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
 
 namespace {
-
-run_status_kind status_of(run_state outcome) {
-  switch (outcome) {
-    case run_state::finished:
-      return run_status_kind::finished;
-    case run_state::aborted:
-      return run_status_kind::aborted;
-    case run_state::preempted:
-      return run_status_kind::preempted;
-    default:
-      return run_status_kind::errored;
-  }
-}
-
-/// The result of the run in *store* whose driver died for *reason*, perhaps for
-/// a lack of memory: then it says less.
-kept_result result_of_death(const run_store& store,
-                            const caf::error& reason) noexcept {
-  kept_result x;
-  try {
-    x = store.current_result();
-  } catch (...) {
-  }
-  x.head.status = run_status_kind::errored;
-  try {
-    x.head.error = make_run_error(
-      {ec::protocol, "the driver of the run died: " + text_of(reason)
-                       + "; the next run of this name resumes"});
-  } catch (...) {
-    x.head.error.emplace().code = ec::protocol;
-  }
-  return x;
-}
-
-/// Ensures that waiting callers get a result even if the driver dies. CAF ends
-/// the program if this throws.
-void survive(driver_state::pointer self, const driver_args& args) {
-  self->attach_functor([store = args.store, monitor = args.monitor,
-                        group = args.group, committer = args.committer,
-                        callbacks = args.callbacks](const caf::error& reason) {
-    if (monitor->is_over())
-      return;                   // It has quit.
-    if (!monitor->has_result()) // Else the end of the run is stored.
-      monitor->prepare(result_of_death(*store, reason));
-    try {
-      // It ends its ranks before it exits.
-      group->attach_functor(
-        [monitor](const caf::error&) { monitor->finish(); });
-      send_exit_anonymous(group, unfinished("the driver of the run died"));
-      caf::anon_send_exit(committer, caf::exit_reason::user_shutdown);
-      if (callbacks)
-        caf::anon_send_exit(callbacks, caf::exit_reason::user_shutdown);
-    } catch (...) { // No memory even for that: its caller must not wait.
-      monitor->finish();
-    }
-  });
-}
 
 /// What a delayed restart means, human-readable.
 std::string text_of_delay(const run_state_machine& machine,
@@ -273,81 +215,7 @@ void driver_state::launch(const attempt_start& x) {
   send(self, args.group, std::move(message), driver_actor{self});
 }
 
-// -- facts about the group
-
-void driver_state::started(const attempt_started& x) {
-  auto is_news =
-    machine->state() == run_state::scheduling && x.attempt == begun->attempt;
-  if (is_news && x.world_size != args.world_size) {
-    note_event("world_resized", {{"from", args.world_size},
-                                 {"to", x.world_size},
-                                 {"why", last_left_for}});
-    args.monitor->note(concat("attempt ", x.attempt, " has ", x.world_size,
-                              " ranks instead of ", args.world_size));
-    args.world_size = x.world_size;
-    shown.world_size = x.world_size;
-  }
-  apply(run_events::group_started{x.attempt});
-  announce(group_started{x.attempt, x.world_size});
-}
-
-void driver_state::ended(const attempt_ended& x) {
-  group_alive = false;
-  close_mailboxes();
-  error why;
-  if (x.stopped || x.preempted)
-    why = {ec::stopped,
-           x.stopped ? "the ranks were stopped" : "the ranks were preempted"};
-  if (!x.left_for.empty())
-    why = {ec::stopped, "the ranks left: " + x.left_for};
-  announce(group_ended{x.attempt, std::move(why)});
-  refuse_batches({ec::stopped, "the attempt is over"});
-  if (!x.left_for.empty())
-    left(x.attempt, x.left_for);
-  else if (!x.stopped)
-    apply(run_events::ranks_finished{x.attempt, x.preempted});
-  else if (machine->awaits_group(x.attempt))
-    left(x.attempt, "its ranks were ended before their loops had returned");
-  group_gone(x.attempt);
-}
-
-void driver_state::left(std::uint64_t attempt, const std::string& why) {
-  auto text = redacted(why);
-  last_left_for = text;
-  note_event("attempt_left", {{"reason", text}});
-  args.monitor->note(concat("attempt ", attempt, " is continued: ", text));
-  apply(run_events::ranks_left{attempt, std::move(text)});
-}
-
-void driver_state::failed(attempt_failed& x) {
-  group_alive = false;
-  close_mailboxes();
-  auto reason =
-    x.ranks.empty() ? redacted(x.reason.message) : error_of(x.ranks).message;
-  if (x.left_for.empty())
-    note_event("ranks_failed", {{"reason", reason}, {"started", x.started}});
-  if (!x.ranks.empty())
-    call_back(after_exception{x.attempt, x.ranks});
-  announce(group_ended{
-    x.attempt, {x.ranks.empty() ? x.reason.code : ec::rank_failed, reason}});
-  refuse_batches({ec::stopped, "the attempt is over"});
-  if (x.is_final) {
-    apply(run_events::run_failed{std::move(x.reason)});
-  } else if (!x.left_for.empty()) {
-    left(x.attempt, x.left_for);
-  } else if (x.started) {
-    apply(run_events::ranks_failed{x.attempt, std::move(x.ranks)});
-  } else {
-    auto why =
-      x.ranks.empty() ? x.reason : error{ec::spawn, error_of(x.ranks).message};
-    apply(run_events::group_start_failed{x.attempt, std::move(why)});
-  }
-  // If the run ends for this, its result says so.
-  if (machine->state() != run_state::shutting_down
-      && !is_terminal(machine->state()))
-    args.monitor->note(reason);
-  group_gone(x.attempt);
-}
+// -- what others say and see
 
 void driver_state::warned(const attempt_warning& x) {
   auto text = redacted_lines(x.text); // It may quote an exception of a loop.
@@ -382,117 +250,11 @@ void driver_state::lost(const caf::down_msg& x) {
     callbacks_lost(gone("the actor that calls callbacks"));
 }
 
-void driver_state::group_lost(const error& reason) {
-  if (ending.has_begun())
-    return;
-  group_alive = false;
-  close_mailboxes();
-  announce(group_ended{begun->attempt, reason});
-  refuse_batches({ec::stopped, "the attempt is over"});
-  apply(run_events::run_failed{reason});
-  group_gone(begun->attempt);
-}
-
-void driver_state::group_gone(std::uint64_t attempt) {
-  // A commit under way belongs to this attempt: its batch is in the journal
-  // before the next attempt or the end, and its failure can still end the run.
-  if (batches.is_storing()) {
-    gone_attempt = attempt;
-    return;
-  }
-  // The events above may already have requested a stop and answered it.
-  if (machine->is_stopping())
-    apply(run_events::group_stopped{attempt});
-}
-
 void driver_state::callbacks_lost(const error& reason) {
   args.callbacks = nullptr;
   note_callback_failure(reason.message
                         + "; the run continues without callbacks");
 }
-
-// -- the end
-
-void driver_state::finish(const error& reason) {
-  if (!ending.begin(must_leave()))
-    return;
-  if (machine->state() == run_state::errored && !machine->failures().empty()
-      && reason.code == ec::rank_failed)
-    end_reason = error_of(machine->failures());
-  else if (reason)
-    end_reason = make_run_error(reason);
-  for (auto& text : stops.complaints()) {
-    args.monitor->note(text);
-    note_event(warning_kind, {{"text", text}});
-  }
-  if (end_reason && must_leave())
-    end_reason->message += resume_hint(args.store->description().name);
-  take_next_step();
-}
-
-run_error driver_state::error_of(std::map<int, rank_failure> ranks) const {
-  return make_run_error(std::move(ranks),
-                        args.has_logs ? args.store->path() : fs::path{});
-}
-
-bool driver_state::must_leave() const {
-  return machine->state() == run_state::preempted
-         || machine->state() == run_state::aborted;
-}
-
-void driver_state::take_next_step() {
-  using step = run_ending::step;
-  switch (ending.next(callbacks_under_way + last_calls)) {
-    case step::wait:
-      return;
-    case step::store:
-      store_end();
-      return;
-    case step::quit:
-      quit();
-      return;
-  }
-}
-
-void driver_state::store_end() {
-  auto unsaved = [this](const error& problem) {
-    args.monitor->note("this end of the run could not be stored: "
-                       + problem.message);
-    args.monitor->prepare(unsaved_result(args.store->current_result(),
-                                         status_of(machine->state()),
-                                         end_reason, problem));
-  };
-  auto tell = [this] {
-    ending.stored();
-    if (has_listeners()) // Unpacked only for them.
-      call_back(after_run{args.monitor->prepared().unpacked_if_possible()});
-    take_next_step();
-  };
-  args.store->note_failures(machine->policy().counts());
-  request(self, args.committer, caf::infinite,
-          finish_run{status_of(machine->state()), end_reason})
-    .then(tell, [unsaved, tell](caf::error& problem) {
-      unsaved(from_caf(problem));
-      tell();
-    });
-}
-
-void driver_state::quit() {
-  show();
-  auto outcome = machine->state();
-  if (outcome == run_state::finished)
-    self->send_exit(args.group, caf::exit_reason::user_shutdown);
-  else
-    self->send_exit(args.group,
-                    unfinished(concat("the run is ", to_string(outcome))));
-  self->send_exit(args.committer, caf::exit_reason::user_shutdown);
-  if (args.callbacks)
-    self->send_exit(args.callbacks, caf::exit_reason::user_shutdown);
-  args.monitor->finish();
-  self->quit();
-}
-
-// -- what others see
 
 run_status driver_state::status() const {
   auto result = shown_now();
@@ -520,30 +282,33 @@ void driver_state::note_event(std::string_view kind, const metrics& fields) {
   (void) args.store->append_event(kind, machine->attempt(), fields);
 }
 
+void driver_state::set_up(pointer own, driver_args given) {
+  self = own;
+  args = std::move(given);
+  failure_policy policy{args.failure};
+  policy.count_on(args.store->failures());
+  machine.emplace(std::move(policy), args.first.attempt);
+  begun = args.first;
+  leave_by = {args.stop_grace, args.longest_grace};
+  start_time = clock::now();
+  begin_time = self->clock().now();
+  stops = stop_judge{args.stop};
+  rate.emplace(start_time);
+  shown.reports = args.first.first_report;
+  show();
+  auto on_down = [this](const caf::down_msg& x) { lost(x); };
+  monitor(self, args.group, on_down);
+  monitor(self, args.committer, on_down);
+  if (args.callbacks)
+    monitor(self, args.callbacks, on_down);
+  self->set_exception_handler(from_exception);
+  survive();
+}
+
 driver_actor::behavior_type driver(driver_state::pointer self,
                                    driver_args args) {
   auto& state = state_of(self);
-  state.self = self;
-  state.args = std::move(args);
-  auto& first = state.args.first;
-  failure_policy policy{state.args.failure};
-  policy.count_on(state.args.store->failures());
-  state.machine.emplace(std::move(policy), first.attempt);
-  state.begun = first;
-  state.leave_by = {state.args.stop_grace, state.args.longest_grace};
-  state.start_time = driver_state::clock::now();
-  state.begin_time = self->clock().now();
-  state.stops = stop_judge{state.args.stop};
-  state.rate.emplace(state.start_time);
-  state.shown.reports = first.first_report;
-  state.show();
-  auto on_down = [&state](const caf::down_msg& x) { state.lost(x); };
-  monitor(self, state.args.group, on_down);
-  monitor(self, state.args.committer, on_down);
-  if (state.args.callbacks)
-    monitor(self, state.args.callbacks, on_down);
-  self->set_exception_handler(from_exception);
-  survive(self, state.args);
+  state.set_up(self, std::move(args));
   return {
     [&state](start_run) { state.begin(); },
     [&state](const stop_run& x) { state.stop(x); },

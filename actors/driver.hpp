@@ -74,6 +74,7 @@ struct driver_state {
   /// How long the end of the run waits for the followers' last answers.
   static constexpr auto followers_limit = std::chrono::seconds{2};
 
+  void set_up(pointer own, driver_args given);
   void begin();
   void stop(const stop_run& x);
   void preempt(const preempt_run& x);
@@ -84,18 +85,21 @@ struct driver_state {
   /// The same without its last metrics.
   run_status shown_now() const;
 
+  // -- facts about an attempt (driver_attempts.cpp)
   void started(const attempt_started& x);
   void ended(const attempt_ended& x);
   void failed(attempt_failed& x);
   /// The ranks of *attempt* have ended so that the next one continues.
   void left(std::uint64_t attempt, const std::string& why);
-  void warned(const attempt_warning& x);
+  void group_lost(const error& reason);
+  /// The group of *attempt* is gone: answers a stop that was under way.
+  void group_gone(std::uint64_t attempt);
 
+  void warned(const attempt_warning& x);
   void advanced(const epoch_advanced& x);
   /// One of the run's own actors is gone. Only a defect of Troupe can cause
   /// that.
   void lost(const caf::down_msg& x);
-  void group_lost(const error& reason);
   void callbacks_lost(const error& reason);
   caf::result<report_committed> add(commit_batch& x);
   caf::result<void> log(const log_event& x);
@@ -107,12 +111,12 @@ struct driver_state {
   void refused(const run_event& event, const error& reason);
   void act(const run_action& action);
   void wait(const run_action& action);
-  /// The group of *attempt* is gone: answers a stop that was under way.
-  void group_gone(std::uint64_t attempt);
   void preempt_group(const run_action& action);
   void start_group(const run_action& action);
   void show_store_events();
   void launch(const attempt_start& x);
+
+  // -- the end (driver_ending.cpp)
   void finish(const error& reason);
   run_error error_of(std::map<int, rank_failure> ranks) const;
   /// Whether the run ends because it was stopped or preempted.
@@ -122,7 +126,11 @@ struct driver_state {
   void take_next_step();
   void store_end();
   void quit();
+  /// Waiting callers get a result even if the driver dies. CAF ends the program
+  /// if that throws.
+  void survive();
 
+  // -- reports (driver_reports.cpp)
   /// Stores batches one after another; holds back while callbacks lag behind.
   void store_next();
   /// What the batch that is being stored needs besides the journal is durable,

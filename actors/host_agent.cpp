@@ -103,7 +103,7 @@ start_loop host_agent_state::start_for(int rank) const {
   auto local = static_cast<std::size_t>(attempt->local(rank));
   auto leads = order.ranks[local].local_rank == 0;
   return {order.ranks[local], order.resume, order.loop,
-          leads ? order.papers : std::nullopt};
+          leads ? order.credentials : std::nullopt};
 }
 
 // -- what became of a rank

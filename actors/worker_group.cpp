@@ -86,7 +86,7 @@ void worker_group_state::start_on(const group_host& host) {
                     !limit || *limit >= least_limit,
                     token(),
                     args.plan.environment,
-                    args.plan.papers};
+                    args.plan.credentials};
   auto end = host.first_rank + host.ranks;
   for (int rank = host.first_rank; rank < end; ++rank)
     order.ranks.push_back(facts_of(host, rank));
@@ -261,24 +261,22 @@ group_status worker_group_state::status() const {
   return result;
 }
 
-worker_group_actor::behavior_type worker_group(worker_group_state::pointer self,
-                                               worker_group_args args) {
-  auto& state = state_of(self);
-  state.self = self;
-  state.args = std::move(args);
-  state.stale_at_hosts.resize(state.args.hosts.size());
+void worker_group_state::set_up(pointer own, worker_group_args given) {
+  self = own;
+  args = std::move(given);
+  stale_at_hosts.resize(args.hosts.size());
   self->set_exception_handler(from_exception);
-  for (auto& host : state.args.hosts)
+  for (auto& host : args.hosts)
     if (host.agent)
       monitor(self, host.agent,
-              [&state](const caf::down_msg& x) { state.agent_lost(x); });
-  state.resizes = resize_judge{state.args.plan.resize};
-  if (state.args.roster)
-    state.watch_hosts();
+              [this](const caf::down_msg& x) { agent_lost(x); });
+  resizes = resize_judge{args.plan.resize};
+  if (args.roster)
+    watch_hosts();
   // A group that dies of a defect has its agents kill the ranks.
-  state.note_agents();
-  self->attach_functor([agents = state.agents](const caf::error& reason) {
-    for (auto& agent : *agents)
+  note_agents();
+  self->attach_functor([known = agents](const caf::error& reason) {
+    for (auto& agent : *known)
       if (reason == caf::none)
         caf::anon_send_exit(agent, caf::exit_reason::user_shutdown);
       else if (says_unfinished(reason))
@@ -286,6 +284,12 @@ worker_group_actor::behavior_type worker_group(worker_group_state::pointer self,
       else
         caf::anon_send_exit(agent, caf::exit_reason::kill);
   });
+}
+
+worker_group_actor::behavior_type worker_group(worker_group_state::pointer self,
+                                               worker_group_args args) {
+  auto& state = state_of(self);
+  state.set_up(self, std::move(args));
   worker_group_actor::behavior_type behavior{
     [&state](const start_attempt& x, driver_actor& from) {
       state.start(x, std::move(from));
@@ -299,11 +303,7 @@ worker_group_actor::behavior_type worker_group(worker_group_state::pointer self,
     [&state](const host_checked& x) { return state.take_in(x); },
     [&state](const host_tick& x) { return state.take_in(x); },
     [&state](const host_notice& x) { state.note_host(x); },
-    [&state](const agent_launched& x) {
-      if (state.args.roster)
-        state.follow(
-          state.args.roster->launched(x.launch, state.self->clock().now()));
-    },
+    [&state](const agent_launched& x) { state.note_launch(x); },
     [&state](const launcher_ended& x) { state.note_launcher(x); },
     [&state](const rank_launched& x) { state.launched(x); },
     [&state](const rank_launch_failed& x) { state.launch_failed(x); },
@@ -332,22 +332,10 @@ worker_group_actor::behavior_type worker_group(worker_group_state::pointer self,
     [&state](store_set& x) { return state.set(x); },
     [&state](const store_get& x) { return state.get(x); },
     [&state](const store_add& x) { return state.add(x); },
-    [&state](const store_check& x) -> caf::result<bool> {
-      if (auto a = state.current(x.attempt))
-        return a->store.check(x.keys);
-      return to_caf(state.too_late(x.attempt));
-    },
+    [&state](const store_check& x) { return state.check(x); },
     [&state](const store_wait& x) { return state.wait(x); },
-    [&state](const store_erase& x) -> caf::result<bool> {
-      if (auto a = state.current(x.attempt))
-        return a->store.erase(x.key);
-      return to_caf(state.too_late(x.attempt));
-    },
-    [&state](const store_size& x) -> caf::result<std::int64_t> {
-      if (auto a = state.current(x.attempt))
-        return static_cast<std::int64_t>(a->store.size());
-      return to_caf(state.too_late(x.attempt));
-    },
+    [&state](const store_erase& x) { return state.erase(x); },
+    [&state](const store_size& x) { return state.size(x); },
     [&state](store_compare_set& x) { return state.compare_set(x); },
   };
   return with_exit_handler(

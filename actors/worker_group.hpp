@@ -46,8 +46,9 @@ struct group_plan {
   std::chrono::milliseconds stop_grace{0};
   loop_spec loop;
   std::map<std::string, std::string> environment; ///< What ranks get.
-  std::optional<link_papers> papers; ///< Of leaders; unset: there is one host.
-  std::string network_interface;     ///< As in `host_accepted`.
+  std::optional<link_credentials>
+    credentials;                 ///< Of leaders; unset: there is one host.
+  std::string network_interface; ///< As in `host_accepted`.
 };
 
 /// A host of the run. Its ranks in an attempt are numbered one after the other.
@@ -171,6 +172,7 @@ struct worker_group_state {
     rendezvous_table::waiter_id next_waiter = 0;
   };
 
+  void set_up(pointer own, worker_group_args given);
   void start(const start_attempt& x, driver_actor from);
   /// Starts it on *hosts*, which an elastic run shares its ranks among.
   void begin(const start_attempt& x, const std::vector<std::size_t>& hosts);
@@ -189,6 +191,7 @@ struct worker_group_state {
   /// Looks once a second which hosts are silent, whom to launch again, and
   /// whether the attempt that waits for hosts may start.
   void watch_hosts();
+  void note_launch(const agent_launched& x);
   void note_launcher(const launcher_ended& x);
   void follow(const host_decisions& decisions);
   void drop_agent(const fence_agent& x);
@@ -239,7 +242,10 @@ struct worker_group_state {
   caf::result<void> set(store_set& x);
   caf::result<std::string> get(const store_get& x);
   caf::result<std::int64_t> add(const store_add& x);
+  caf::result<bool> check(const store_check& x);
   caf::result<void> wait(const store_wait& x);
+  caf::result<bool> erase(const store_erase& x);
+  caf::result<std::int64_t> size(const store_size& x);
   caf::result<std::string> compare_set(store_compare_set& x);
 
   caf::result<group_status> ask_for_status();

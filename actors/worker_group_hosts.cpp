@@ -221,6 +221,11 @@ void worker_group_state::note_room() {
 
 // -- agents are launched
 
+void worker_group_state::note_launch(const agent_launched& x) {
+  if (args.roster)
+    follow(args.roster->launched(x.launch, self->clock().now()));
+}
+
 void worker_group_state::note_launcher(const launcher_ended& x) {
   auto host = args.roster ? args.roster->host_of(x.launch) : std::nullopt;
   if (!host)

@@ -38,6 +38,24 @@ caf::result<std::int64_t> worker_group_state::add(const store_add& x) {
   return sum->value;
 }
 
+caf::result<bool> worker_group_state::check(const store_check& x) {
+  if (auto a = current(x.attempt))
+    return a->store.check(x.keys);
+  return to_caf(too_late(x.attempt));
+}
+
+caf::result<bool> worker_group_state::erase(const store_erase& x) {
+  if (auto a = current(x.attempt))
+    return a->store.erase(x.key);
+  return to_caf(too_late(x.attempt));
+}
+
+caf::result<std::int64_t> worker_group_state::size(const store_size& x) {
+  if (auto a = current(x.attempt))
+    return static_cast<std::int64_t>(a->store.size());
+  return to_caf(too_late(x.attempt));
+}
+
 caf::result<void> worker_group_state::wait(const store_wait& x) {
   auto open = open_attempt(x.attempt);
   if (!open)

@@ -28,7 +28,9 @@ public:
   std::shared_ptr<rank_activity> activity() override {
     return args_.activity->get();
   }
-  std::optional<link_papers> papers() const override { return args_.papers; }
+  std::optional<link_credentials> credentials() const override {
+    return args_.credentials;
+  }
   bool stop_requested() const noexcept override;
   std::optional<troupe::stop_info> stop_info() const override;
   void on_abort(std::function<void(const error&)> f) override;

@@ -7,6 +7,7 @@
 #include "troupe/actors/compat/messaging.hpp"
 #include "troupe/runtime/fs.hpp"
 #include "troupe/runtime/hosts/host_launcher.hpp"
+#include "troupe/runtime/process/start_program.hpp"
 #include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
@@ -46,13 +47,12 @@ expected<std::shared_ptr<agent_launcher>>
 agent_launcher::start(host_plan hosts) {
   auto x = std::make_unique<parts>();
   x->plan = std::move(hosts);
+  TROUPE_TRY(x->program, own_program());
   boost::system::error_code code;
-  x->program = fs::read_symlink("/proc/self/exe", code).string();
-  if (!code)
-    x->folder = fs::current_path(code).string();
+  x->folder = fs::current_path(code).string();
   if (code)
     return failure(ec::spawn,
-                   "the agents' program is not known: " + code.message());
+                   "the agents' folder is not known: " + code.message());
   launch_listener listener{
     [cell = x->cell](std::uint64_t launch) {
       cell->tell(agent_launched{launch});

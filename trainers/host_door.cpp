@@ -39,12 +39,13 @@ std::string address_text(const std::vector<std::string>& addresses,
 
 } // namespace
 
-/// Where the guests of the door go, once someone takes them. Any thread.
-class host_door::guest_hall {
+/// Where the connections of the door go, once there is an endpoint for them.
+/// Any thread.
+class host_door::receiver {
 public:
-  void let_in(private_endpoint& guests) {
+  void admit(private_endpoint& endpoint) {
     std::lock_guard guard{mutex_};
-    guests_ = &guests;
+    endpoint_ = &endpoint;
   }
 
   bool has_link(const link_id& id) {
@@ -54,33 +55,33 @@ public:
   }
 
   /// Takes a connection of a new link, or the next one of a link that is here.
-  void enter(std::unique_ptr<tls_channel> guest, const door_greeting& x) {
+  void add(std::unique_ptr<tls_channel> client, const door_greeting& x) {
     std::unique_lock lock{mutex_};
     std::erase_if(links_, [](auto& link) { return link.second.expired(); });
     auto& known = links_[x.link];
     auto link = known.lock();
     if (x.resumes && link) {
       lock.unlock();
-      link->connect(make_link(std::move(guest)));
-    } else if (!x.resumes && !link && guests_) {
+      link->connect(make_link(std::move(client)));
+    } else if (!x.resumes && !link && endpoint_) {
       auto next = std::make_shared<link_switch>();
       known = next;
-      guests_->add(std::make_unique<resumable_link>(
-        make_link(std::move(guest)), std::move(next), driver_patience));
+      endpoint_->add(std::make_unique<resumable_link>(
+        make_link(std::move(client)), std::move(next), driver_patience));
     }
   }
 
 private:
   std::mutex mutex_;
-  private_endpoint* guests_ = nullptr;
+  private_endpoint* endpoint_ = nullptr;
   std::map<link_id, std::weak_ptr<link_switch>> links_;
 };
 
 struct host_door::parts {
   ticket own;
   std::string address;
-  std::shared_ptr<guest_hall> hall = std::make_shared<guest_hall>();
-  owned_ptr<door> port; ///< Its functions use the hall.
+  std::shared_ptr<receiver> to = std::make_shared<receiver>();
+  owned_ptr<door> port; ///< Its functions use `to`.
   fs::path file;        ///< With the ticket; empty: there is none.
   struct stat written {};
   owner_process owner;
@@ -109,11 +110,11 @@ expected<std::unique_ptr<host_door>> host_door::open(const std::string& run_id,
   auto x = std::make_unique<parts>();
   door_args args;
   if (tickets.empty()) {
-    TROUPE_TRY(auto papers, make_certificates(run_id));
-    TROUPE_TRY(args.own,
-               tls_identity::make(papers.driver, host_role::driver, run_id));
+    TROUPE_TRY(auto certificates, make_certificates(run_id));
+    TROUPE_TRY(args.own, tls_identity::make(certificates.driver,
+                                            host_role::driver, run_id));
     x->own.run = run_id;
-    x->own.own = std::move(papers.agent);
+    x->own.own = std::move(certificates.agent);
     TROUPE_TRY(x->own.addresses, host_addresses());
     if (x->own.addresses.size() > max_ticket_addresses)
       x->own.addresses.resize(max_ticket_addresses);
@@ -123,13 +124,11 @@ expected<std::unique_ptr<host_door>> host_door::open(const std::string& run_id,
                tls_identity::make(x->own.own, host_role::driver, x->own.run));
     args.port = x->own.port;
   }
-  args.on_guest = [hall = x->hall](std::unique_ptr<tls_channel> guest,
-                                   const door_greeting& greeting) {
-    hall->enter(std::move(guest), greeting);
+  args.on_client = [to = x->to](std::unique_ptr<tls_channel> client,
+                                const door_greeting& greeting) {
+    to->add(std::move(client), greeting);
   };
-  args.has_link = [hall = x->hall](const link_id& id) {
-    return hall->has_link(id);
-  };
+  args.has_link = [to = x->to](const link_id& id) { return to->has_link(id); };
   args.on_refusal = [note = std::move(note)](const door_refusal& refusal) {
     if (is_shown(refusal.count))
       note(concat("a connection was refused (", refusal.count,
@@ -145,10 +144,10 @@ std::string host_door::ticket_text() const {
   return std::string{encode(parts_->own).view()};
 }
 
-expected<void> host_door::let_in(private_endpoint& guests,
-                                 const fs::path& ticket) {
+expected<void> host_door::admit(private_endpoint& endpoint,
+                                const fs::path& ticket) {
   auto& x = *parts_;
-  x.hall->let_in(guests);
+  x.to->admit(endpoint);
   if (ticket.empty())
     return {};
   TROUPE_TRY(auto path, absolute_path(ticket));

@@ -33,15 +33,15 @@ public:
   /// Where agents connect, for messages.
   const std::string& address() const noexcept;
 
-  /// What agents need to get in. Has a key.
+  /// What agents need to connect. Has a key.
   std::string ticket_text() const;
 
-  /// Gives agents to *guests*, which outlives this, from now on, and writes
-  /// their ticket to the file *ticket*, unless that is empty.
-  expected<void> let_in(private_endpoint& guests, const fs::path& ticket);
+  /// From now on hands the connections of agents to *endpoint*, which outlives
+  /// this. Writes their ticket to the file *ticket*, unless that is empty.
+  expected<void> admit(private_endpoint& endpoint, const fs::path& ticket);
 
 private:
-  class guest_hall;
+  class receiver;
   struct parts;
 
   explicit host_door(std::unique_ptr<parts> x);

@@ -8,7 +8,7 @@
 
 #include "troupe/runtime/checkpoint/checkpoint.hpp"
 #include "troupe/runtime/error.hpp"
-#include "troupe/runtime/hosts/link_papers.hpp"
+#include "troupe/runtime/hosts/link_credentials.hpp"
 #include "troupe/runtime/process/rank_activity.hpp"
 #include "troupe/runtime/rendezvous/key_value_store.hpp"
 #include "troupe/runtime/report/report.hpp"
@@ -54,7 +54,9 @@ public:
 
   /// What this rank, if it is the first of its host, shows those of other
   /// hosts. Has a key.
-  virtual std::optional<link_papers> papers() const { return std::nullopt; }
+  virtual std::optional<link_credentials> credentials() const {
+    return std::nullopt;
+  }
 
   virtual bool stop_requested() const noexcept = 0;
 

@@ -38,8 +38,7 @@ expected<start_loop> say_hello(network_waiter& self, const rank_args& args,
                                const trainer_actor& me) {
   return answer_of<start_loop>(
     request(self, args.agent, caf::infinite,
-            rank_ready{args.attempt, args.rank, getpid(), own_host_name()},
-            me),
+            rank_ready{args.attempt, args.rank, getpid(), own_host_name()}, me),
     from_caf);
 }
 
@@ -143,7 +142,7 @@ loop_outcome run_loop(caf::actor_system& system, const rank_args& args,
   auto link = std::make_shared<actor_link>(
     system, args.network,
     agent_link{args.agent, args.attempt, args.rank, control, activity,
-               std::move(start.papers)});
+               std::move(start.credentials)});
   auto context = std::make_unique<train_context>(std::move(start.facts), link,
                                                  std::move(start.resume));
   auto outcome = call_loop(*loop, *context, *control, [&](loop_outcome& x) {

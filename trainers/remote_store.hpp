@@ -10,7 +10,7 @@
 #include <caf/typed_actor.hpp>
 
 #include "troupe/actors/protocol/type_ids.hpp"
-#include "troupe/runtime/hosts/link_papers.hpp"
+#include "troupe/runtime/hosts/link_credentials.hpp"
 #include "troupe/runtime/process/rank_activity.hpp"
 #include "troupe/runtime/rendezvous/key_value_store.hpp"
 #include "troupe/runtime/run/loop_control.hpp"
@@ -49,7 +49,7 @@ struct agent_link {
   int rank = 0;
   std::shared_ptr<loop_control> control;
   std::shared_ptr<shown_activity> activity;
-  std::optional<link_papers> papers; ///< As `rank_link::papers`.
+  std::optional<link_credentials> credentials; ///< As `rank_link::credentials`.
 };
 
 /// Why a request of the rank behind *link* failed: because the loop is to end,

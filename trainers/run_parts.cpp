@@ -248,7 +248,7 @@ expected<void> run_starter::plan() {
     store.expect_lost_hosts();
     TROUPE_TRY(run_->door,
                host_door::open(plan_.run_id, request_.tickets, note()));
-    TROUPE_TRY(plan_.papers, make_link_papers(plan_.run_id));
+    TROUPE_TRY(plan_.credentials, make_link_credentials(plan_.run_id));
     TROUPE_TRY(own_address_, find_address());
     if (around_.console && shares_of(request_).front().ranks == 0) {
       TROUPE_TRY(auto follower,
@@ -443,10 +443,10 @@ expected<void> run_parts::open_endpoint(caf::actor_system& system) {
   if (!door)
     return {};
   TROUPE_TRY(auto hosts, open_private_endpoint(system, group, note));
-  guests.emplace(std::move(hosts));
+  agents.emplace(std::move(hosts));
   if (launches)
     launches->open(group, door->ticket_text());
-  return door->let_in(*guests, agent_ticket);
+  return door->admit(*agents, agent_ticket);
 }
 
 expected<std::unique_ptr<run_parts>> make_run(run_request request,

@@ -68,7 +68,7 @@ struct run_parts {
   /// Where its launcher finds the way to the agent, which comes later.
   std::shared_ptr<std::optional<private_endpoint>> endpoint =
     std::make_shared<std::optional<private_endpoint>>();
-  std::optional<private_endpoint> guests; ///< Where agents reach the group.
+  std::optional<private_endpoint> agents; ///< Where agents reach the group.
   std::unique_ptr<host_door> door;        ///< Unset: there is one host.
   fs::path agent_ticket;
   std::shared_ptr<agent_launcher> launches; ///< Of agents on other hosts.

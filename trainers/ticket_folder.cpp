@@ -23,15 +23,15 @@ expected<void> make_ticket_folder(const fs::path& folder,
       return failure(ec::conflict, concat(path.string(), " has a ", name,
                                           " already: name another folder"));
   }
-  TROUPE_TRY(auto papers, make_certificates(run_name));
+  TROUPE_TRY(auto certificates, make_certificates(run_name));
   ticket x;
   x.addresses = {driver.host};
   x.port = driver.port;
   x.run = run_name;
-  x.own = std::move(papers.driver);
+  x.own = std::move(certificates.driver);
   TROUPE_TRY_VOID(make_folders(path));
   TROUPE_TRY_VOID(write_new_file(path / driver_ticket_file, encode(x).view()));
-  x.own = std::move(papers.agent);
+  x.own = std::move(certificates.agent);
   return write_new_file(path / agent_ticket_file, encode(x).view());
 }
 

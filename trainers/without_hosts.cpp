@@ -39,7 +39,7 @@ std::string host_door::ticket_text() const {
   return {};
 }
 
-expected<void> host_door::let_in(private_endpoint&, const fs::path&) {
+expected<void> host_door::admit(private_endpoint&, const fs::path&) {
   return {};
 }
 
@@ -47,12 +47,12 @@ expected<void> make_ticket_folder(const fs::path&, std::string_view) {
   return failure(ec::unsupported, std::string{needs_openssl});
 }
 
-expected<link_papers> make_link_papers(std::string_view) {
+expected<link_credentials> make_link_credentials(std::string_view) {
   return failure(ec::unsupported, std::string{needs_openssl});
 }
 
-expected<std::shared_ptr<link_security>> encrypted_links(const link_papers&,
-                                                         std::string_view) {
+expected<std::shared_ptr<link_security>>
+encrypted_links(const link_credentials&, std::string_view) {
   return failure(ec::unsupported, std::string{needs_openssl});
 }
 

@@ -5,19 +5,16 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
-#include <cstring>
 #include <list>
 #include <optional>
 #include <system_error>
 #include <utility>
 #include <vector>
 
-#include <netdb.h>
-#include <netinet/in.h>
 #include <poll.h>
-#include <sys/socket.h>
 
 #include "troupe/runtime/process/descriptor.hpp"
+#include "troupe/runtime/process/internet_socket.hpp"
 #include "troupe/runtime/process/threads.hpp"
 #include "troupe/runtime/text.hpp"
 
@@ -26,59 +23,6 @@ namespace troupe::internal {
 namespace {
 
 using dial_clock = std::chrono::steady_clock;
-
-/// Of a name, so that no answer of DNS makes us open more connections.
-constexpr std::size_t max_endpoints = 8;
-
-struct endpoint {
-  sockaddr_storage address{};
-  socklen_t size = 0;
-};
-
-/// The endpoints of a host, or why there are none.
-struct resolution {
-  std::vector<endpoint> found;
-  std::string problem;
-};
-
-/// Resolves *host*; blocks for as long as the resolver likes, unless *flags*
-/// say that it is a number.
-resolution resolve(const std::string& host, std::uint16_t port, int flags) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = flags | AI_NUMERICSERV;
-  addrinfo* list = nullptr;
-  auto problem =
-    ::getaddrinfo(host.c_str(), concat(port).c_str(), &hints, &list);
-  if (problem != 0)
-    return {{},
-            concat("its name cannot be resolved: ", ::gai_strerror(problem))};
-  resolution result;
-  for (auto* i = list; i != nullptr && result.found.size() < max_endpoints;
-       i = i->ai_next) {
-    auto& x = result.found.emplace_back();
-    std::memcpy(&x.address, i->ai_addr, i->ai_addrlen);
-    x.size = i->ai_addrlen;
-  }
-  ::freeaddrinfo(list);
-  return result;
-}
-
-/// The address of one end of *socket* as a number; empty if it has none.
-std::string end_of(int socket, bool other) {
-  sockaddr_storage address{};
-  socklen_t size = sizeof(address);
-  auto* generic = reinterpret_cast<sockaddr*>(&address);
-  char text[NI_MAXHOST];
-  if ((other ? ::getpeername(socket, generic, &size)
-             : ::getsockname(socket, generic, &size))
-        != 0
-      || ::getnameinfo(generic, size, text, sizeof(text), nullptr, 0,
-                       NI_NUMERICHOST)
-           != 0)
-    return {};
-  return text;
-}
 
 /// A name that is being resolved on a thread of its own: `getaddrinfo` has no
 /// limit, and cannot be interrupted.
@@ -91,7 +35,7 @@ public:
       return system_failure(ec::spawn, "no descriptor");
     TROUPE_TRY_VOID(
       start_detached_thread([result, host = std::move(host), port] {
-        result->answer_ = resolve(host, port, 0);
+        result->answer_ = resolve(host, port, host_kind::any);
         result->is_done_ = true;
         result->done_.notify();
       }));
@@ -102,7 +46,7 @@ public:
   int descriptor() const noexcept { return done_.fd(); }
 
   /// The answer, if there is one.
-  std::optional<resolution> answer() const {
+  std::optional<expected<std::vector<endpoint>>> answer() const {
     if (!is_done_)
       return std::nullopt;
     return answer_;
@@ -110,9 +54,18 @@ public:
 
 private:
   wake_event done_;
-  resolution answer_; // not touched by its thread once `is_done_`
+  expected<std::vector<endpoint>>
+    answer_; // not touched by its thread once `is_done_`
   std::atomic<bool> is_done_ = false;
 };
+
+std::string not_resolved(const error& why) {
+  return "its name cannot be resolved: " + why.message;
+}
+
+std::string text_of(const std::optional<endpoint>& x) {
+  return x ? x->text() : std::string{};
+}
 
 /// One address of the ticket.
 struct dialed_address {
@@ -213,7 +166,7 @@ private:
         return false;
       fail(x, (!y.channel      ? "no answer"
                : &y != chosen_ ? "no TLS handshake"
-                               : "it did not let this host in")
+                               : "it did not accept this host")
                 + limit);
       if (&y == chosen_)
         chosen_ = nullptr;
@@ -229,7 +182,7 @@ private:
 
   std::string summary(std::string_view when) const {
     auto result =
-      concat("no driver of run ", to_.run, " let this host in at port ",
+      concat("no driver of run ", to_.run, " accepted this host at port ",
              to_.port, " ", when, ":");
     for (const auto& x : addresses_)
       result += concat("\n  ", x.text, ": ", x.cause);
@@ -250,13 +203,11 @@ private:
 
   void begin(dialed_address& x) {
     if (!x.lookup) {
-      if (auto number = resolve(x.text, to_.port, AI_NUMERICHOST);
-          number.problem.empty())
-        return connect_to_all(x, number);
+      if (auto number = resolve(x.text, to_.port, host_kind::number))
+        return connect_to_all(x, *number);
       auto started = name_lookup::start(x.text, to_.port);
       if (!started)
-        return fail(x,
-                    "its name cannot be resolved: " + started.error().message);
+        return fail(x, not_resolved(started.error()));
       x.lookup = std::move(*started);
     }
     x.is_resolving = true; // One that took longer may have its answer now.
@@ -271,27 +222,23 @@ private:
         continue;
       x.is_resolving = false;
       x.lookup.reset(); // The next try asks again: a host may have moved.
-      if (answer->problem.empty())
-        connect_to_all(x, *answer);
+      if (*answer)
+        connect_to_all(x, **answer);
       else
-        fail(x, std::move(answer->problem));
+        fail(x, not_resolved(answer->error()));
     }
   }
 
-  void connect_to_all(dialed_address& x, const resolution& where) {
-    for (const auto& y : where.found) {
-      unique_fd socket{::socket(y.address.ss_family,
-                                SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)};
-      auto generic = reinterpret_cast<const sockaddr*>(&y.address);
-      if (!socket
-          || (::connect(socket.get(), generic, y.size) != 0
-              && errno != EINPROGRESS)) {
-        note_refusal(x, errno);
+  void connect_to_all(dialed_address& x, const std::vector<endpoint>& where) {
+    for (const auto& y : where) {
+      auto socket = begin_connect(y);
+      if (!socket) {
+        note_refusal(x, socket.error());
         continue;
       }
       auto& made = tries_.emplace_back();
       made.of = &x;
-      made.socket = std::move(socket);
+      made.socket = std::move(*socket);
     }
   }
 
@@ -323,10 +270,7 @@ private:
   }
 
   bool begin_handshake(dial_try& x) {
-    int problem = 0;
-    socklen_t size = sizeof(problem);
-    ::getsockopt(x.socket.get(), SOL_SOCKET, SO_ERROR, &problem, &size);
-    if (problem != 0) {
+    if (auto problem = connect_error(x.socket.get()); problem != 0) {
       note_refusal(*x.of, problem);
       return false;
     }
@@ -364,16 +308,17 @@ private:
     }
     auto socket = x.channel->socket();
     result_ = dialed_channel{std::move(x.channel), x.of->text,
-                             end_of(socket, false), end_of(socket, true)};
+                             text_of(endpoint::local(socket)),
+                             text_of(endpoint::remote(socket))};
   }
 
   void note_failure(dial_try& x) {
     const auto& why = x.channel->failure();
     // The driver of this run itself: it has shown its certificate.
     if (std::exchange(chosen_, nullptr) == &x && why.by_peer)
-      result_ = failure(
-        ec::protocol, concat("the driver of run ", to_.run, " at ", x.of->text,
-                             " does not let this host in: ", why.text));
+      result_ = failure(ec::protocol,
+                        concat("the driver of run ", to_.run, " at ",
+                               x.of->text, " refuses this host: ", why.text));
     fail(*x.of, why.text);
   }
 

@@ -13,6 +13,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include "troupe/runtime/process/internet_socket.hpp"
 #include "troupe/runtime/process/threads.hpp"
 #include "troupe/runtime/text.hpp"
 
@@ -35,43 +36,18 @@ constexpr std::byte next_connection{'R'};
 /// How long clients wait in the kernel's queue when no descriptor is left.
 constexpr std::chrono::milliseconds pause_of_accepts{100};
 
-struct listening_port {
-  unique_fd socket;
-  std::uint16_t port = 0;
-};
-
-/// Listens at *address*; the port is the second field of both families.
-expected<listening_port> listen_on(sockaddr_in6 address, int family,
-                                   std::uint16_t port) {
-  address.sin6_family = static_cast<sa_family_t>(family);
-  address.sin6_port = htons(port);
-  socklen_t size =
-    family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
-  unique_fd socket{
-    ::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)};
-  const int on = 1;
-  const int off = 0;
-  auto generic = reinterpret_cast<sockaddr*>(&address);
-  if (socket && family == AF_INET6)
-    ::setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
-  if (!socket
-      || ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on))
-           != 0
-      || ::bind(socket.get(), generic, size) != 0
-      || ::listen(socket.get(), door_backlog) != 0
-      || ::getsockname(socket.get(), generic, &size) != 0)
-    return system_failure(errno == EADDRINUSE ? ec::conflict : ec::spawn,
-                          concat("the run cannot listen on TCP port ", port));
-  return listening_port{std::move(socket), ntohs(address.sin6_port)};
+/// One socket for IPv4 and IPv6, or IPv4 alone where there is no IPv6.
+expected<listening_socket> listen_on_all(std::uint16_t port) {
+  auto what = concat("the run cannot listen on TCP port ", port);
+  auto result = listen_at(endpoint::any(AF_INET6, port), door_backlog, what);
+  if (!result && result.error().code != ec::conflict)
+    result = listen_at(endpoint::any(AF_INET, port), door_backlog, what);
+  return result;
 }
 
-/// One socket for IPv4 and IPv6, or IPv4 alone where there is no IPv6.
-expected<listening_port> listen_on_all(std::uint16_t port) {
-  sockaddr_in6 any{}; // All zeros in both families.
-  auto result = listen_on(any, AF_INET6, port);
-  if (!result && result.error().code != ec::conflict)
-    result = listen_on(any, AF_INET, port);
-  return result;
+std::string address_of_client(int socket) {
+  auto result = endpoint::remote(socket);
+  return result ? result->text() : "unknown address";
 }
 
 } // namespace
@@ -83,10 +59,11 @@ std::array<std::byte, door_greeting_size> encode(const door_greeting& x) {
   return result;
 }
 
-/// The connections that are not guests yet. Lives on the door's thread.
-class door::guest_book {
+/// The port and the connections that have not been handed over yet. Lives on
+/// the door's thread.
+class door::acceptor {
 public:
-  guest_book(door_args args, unique_fd listener, int stop)
+  acceptor(door_args args, unique_fd listener, int stop)
     : args_(std::move(args)), listener_(std::move(listener)), stop_(stop) {}
 
   void run() {
@@ -101,7 +78,7 @@ public:
         if (waits[i + 1].revents != 0)
           advance(pending_[i]);
       refuse_late();
-      std::erase_if(pending_, [](const guest& x) { return !x.channel; });
+      std::erase_if(pending_, [](const connection& x) { return !x.channel; });
       if (asked)
         accept_some();
     }
@@ -114,7 +91,7 @@ public:
   }
 
 private:
-  struct guest {
+  struct connection {
     std::unique_ptr<tls_channel> channel; // null: gone
     std::string address;
     door_clock::time_point deadline;
@@ -146,7 +123,7 @@ private:
     return static_cast<int>(std::max<std::int64_t>(left.count(), 0));
   }
 
-  void refuse(guest& x, channel_fault cause, std::string text) {
+  void refuse(connection& x, channel_fault cause, std::string text) {
     auto channel = std::move(x.channel);
     refuse(cause, std::move(x.address), std::move(text));
   }
@@ -167,7 +144,7 @@ private:
   }
 
   /// Continues with *x*, whose socket is ready.
-  void advance(guest& x) {
+  void advance(connection& x) {
     switch (next_step(x)) {
       case tls_channel::progress::wants_read:
         x.events = POLLIN;
@@ -182,13 +159,13 @@ private:
       }
       case tls_channel::progress::done:
         if (x.channel)
-          args_.on_guest(std::move(x.channel), x.greeting);
+          args_.on_client(std::move(x.channel), x.greeting);
         break;
     }
   }
 
   /// Goes as far as the socket allows. Done also if *x* was refused.
-  tls_channel::progress next_step(guest& x) {
+  tls_channel::progress next_step(connection& x) {
     if (!x.channel->is_established())
       if (auto result = x.channel->shake_hands();
           result != tls_channel::progress::done)
@@ -210,7 +187,7 @@ private:
   }
 
   /// Answers the greeting of *x*, which is whole.
-  tls_channel::progress answer(guest& x) {
+  tls_channel::progress answer(connection& x) {
     x.greeting.resumes = x.raw_greeting.front() == next_connection;
     std::copy_n(x.raw_greeting.begin() + 1, x.greeting.link.size(),
                 x.greeting.link.begin());
@@ -253,7 +230,7 @@ private:
   }
 
   void enter(unique_fd socket) {
-    auto address = peer_address(socket.get());
+    auto address = address_of_client(socket.get());
     auto channel = tls_channel::make(args_.own, std::move(socket),
                                      tls_channel::side::server, args_.link);
     if (!channel)
@@ -267,7 +244,7 @@ private:
 
   void make_room() {
     auto silent = std::ranges::find_if(
-      pending_, [](const guest& x) { return !x.channel->has_heard(); });
+      pending_, [](const connection& x) { return !x.channel->has_heard(); });
     auto leaves = silent != pending_.end() ? silent : pending_.begin();
     refuse(*leaves, channel_fault::crowded,
            concat("more than ", args_.max_pending,
@@ -278,7 +255,7 @@ private:
   door_args args_;
   unique_fd listener_;
   int stop_;
-  std::vector<guest> pending_; // the oldest first
+  std::vector<connection> pending_; // the oldest first
   door_clock::time_point next_accept_ = door_clock::time_point::min();
   bool is_accepting_ = true;
   bool is_short_ = false; ///< The latest accept found no descriptor.
@@ -291,16 +268,17 @@ expected<owned_ptr<door>> door::open(door_args args) {
   result->port_ = listener.port;
   if (!result->stop_)
     return system_failure(ec::spawn, "the run's port needs a descriptor");
-  result->book_ = std::make_unique<guest_book>(
+  result->acceptor_ = std::make_unique<acceptor>(
     std::move(args), std::move(listener.socket), result->stop_.fd());
-  TROUPE_TRY(result->thread_, start_thread([book = result->book_.get()] {
+  TROUPE_TRY(result->thread_,
+             start_thread([acceptor = result->acceptor_.get()] {
                try {
-                 book->run();
+                 acceptor->run();
                } catch (const std::exception&) {
                  // No memory for a connection, or a handler that throws: the
                  // run continues without the port. Left open, it would let
                  // clients wait.
-                 book->close();
+                 acceptor->close();
                }
              }));
   return result;

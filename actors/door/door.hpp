@@ -50,7 +50,7 @@ struct door_args {
   /// Gets each peer that has shown the certificate of an agent of this run, and
   /// its greeting; must not wait.
   std::function<void(std::unique_ptr<tls_channel>, const door_greeting&)>
-    on_guest;
+    on_client;
 
   /// Whether the driver still has this link; must not wait. Without it, no
   /// connection resumes a link.
@@ -66,7 +66,7 @@ struct door_args {
 
   /// Connections that may be without a greeting, with 45 KB each. When one more
   /// comes, the oldest that has sent nothing is closed, or the oldest of all:
-  /// who only connects does not keep an agent out.
+  /// clients that only connect do not keep an agent out.
   std::size_t max_pending = 64;
 
   link_limits link;
@@ -74,9 +74,9 @@ struct door_args {
 
 /// The one TCP port of a run on many hosts, for IPv4 and IPv6.
 ///
-/// A thread of its own accepts connections and shakes hands. A stranger never
-/// gets further than this. Both functions of `door_args` are called on that
-/// thread.
+/// A thread of its own accepts connections and shakes hands. A peer that is not
+/// authenticated never gets further than this. Both functions of `door_args`
+/// are called on that thread.
 class door {
 public:
   /// `ec::conflict` if the port is taken, `ec::spawn` if the system has no
@@ -86,20 +86,20 @@ public:
   door(const door&) = delete;
   door& operator=(const door&) = delete;
 
-  /// Closes the port and all connections that are not guests yet. No function
+  /// Closes the port and all connections that were not handed over. No function
   /// of `door_args` is being called afterwards.
   ~door();
 
   std::uint16_t port() const noexcept { return port_; }
 
 private:
-  class guest_book;
+  class acceptor;
 
   door() = default;
 
   std::uint16_t port_ = 0;
   wake_event stop_;
-  std::unique_ptr<guest_book> book_;
+  std::unique_ptr<acceptor> acceptor_;
   std::thread thread_;
 };
 

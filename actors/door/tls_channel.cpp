@@ -6,15 +6,13 @@
 #include <system_error>
 
 #include <fcntl.h>
-#include <netdb.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/socket.h>
 
 #include <openssl/bio.h>
 #include <openssl/ssl.h>
 
 #include "troupe/actors/door/openssl.hpp"
+#include "troupe/runtime/process/internet_socket.hpp"
 #include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
@@ -201,21 +199,12 @@ expected<void> use(SSL_CTX* context, const credentials& own) {
   return {};
 }
 
-void set_option(int socket, int level, int name, int value) {
-  ::setsockopt(socket, level, name, &value, sizeof(value));
-}
-
 /// Has the kernel watch the link, and send small messages at once.
 void watch_link(int socket, const link_limits& limits) {
   auto interval = static_cast<int>(limits.keepalive.count());
   auto dead_after = static_cast<int>(limits.dead_after.count());
-  set_option(socket, IPPROTO_TCP, TCP_NODELAY, 1);
-  set_option(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
-  set_option(socket, IPPROTO_TCP, TCP_KEEPIDLE, interval);
-  set_option(socket, IPPROTO_TCP, TCP_KEEPINTVL, interval);
-  set_option(socket, IPPROTO_TCP, TCP_KEEPCNT,
-             std::max(1, dead_after / interval - 1));
-  set_option(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, dead_after * 1000);
+  watch_connection(socket, {interval, std::max(1, dead_after / interval - 1),
+                            dead_after * 1000});
 }
 
 } // namespace
@@ -387,24 +376,6 @@ void tls_channel::finish() noexcept {
     SSL_shutdown(ssl_.get());
   ERR_clear_error();
   ::shutdown(wire_.socket, SHUT_WR);
-}
-
-std::string peer_address(int socket) {
-  sockaddr_storage address{};
-  socklen_t size = sizeof(address);
-  auto generic = reinterpret_cast<sockaddr*>(&address);
-  char text[NI_MAXHOST];
-  if (::getpeername(socket, generic, &size) != 0
-      || ::getnameinfo(generic, size, text, sizeof(text), nullptr, 0,
-                       NI_NUMERICHOST)
-           != 0)
-    return "unknown address";
-  // An IPv4 client of a socket for both.
-  std::string_view result = text;
-  constexpr std::string_view mapped = "::ffff:";
-  if (result.starts_with(mapped) && result.find('.') != result.npos)
-    result.remove_prefix(mapped.size());
-  return std::string{result};
 }
 
 } // namespace troupe::internal

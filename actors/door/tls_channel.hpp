@@ -164,7 +164,4 @@ private:
   std::unique_ptr<ssl_st, free_ssl> ssl_;
 };
 
-/// "10.0.0.7" or "fd00::7": the other end of the TCP connection *socket*.
-std::string peer_address(int socket);
-
 } // namespace troupe::internal

@@ -28,11 +28,11 @@ struct start_ranks {
   bool holds_calls = true; ///< As in `call_batch`.
   std::uint64_t token = 0; ///< Of the attempt's `ranks_ticket`.
   std::map<std::string, std::string> environment; ///< Of ranks; has secrets.
-  std::optional<link_papers> papers; ///< Unset: the run has one host.
+  std::optional<link_credentials> credentials; ///< Unset: the run has one host.
 };
 
 TROUPE_INSPECT(start_ranks, attempt, ranks, resume, loop, holds_calls, token,
-               environment, papers)
+               environment, credentials)
 
 /// Asks the ranks of this host to leave their loops: aborts their shared
 /// memory, answers what they wait for with *reason*, and takes no more calls.

@@ -9,7 +9,7 @@
 #include "troupe/runtime/checkpoint/kept_checkpoint.hpp"
 #include "troupe/runtime/each_field.hpp"
 #include "troupe/runtime/error.hpp"
-#include "troupe/runtime/hosts/link_papers.hpp"
+#include "troupe/runtime/hosts/link_credentials.hpp"
 #include "troupe/runtime/process/function_address.hpp"
 #include "troupe/runtime/process/process_exit.hpp"
 #include "troupe/runtime/report/report.hpp"
@@ -150,10 +150,11 @@ struct start_loop {
   rank_facts facts;
   std::optional<checkpoint> resume;
   loop_spec loop;
-  std::optional<link_papers> papers; ///< For the first rank of a host.
+  std::optional<link_credentials>
+    credentials; ///< For the first rank of a host.
 };
 
-TROUPE_INSPECT(start_loop, facts, resume, loop, papers)
+TROUPE_INSPECT(start_loop, facts, resume, loop, credentials)
 
 /// A rank is up. To the host agent with the handle of its trainer, from there
 /// to the worker group.

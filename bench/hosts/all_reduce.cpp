@@ -55,13 +55,13 @@ std::string get(c10d::Store& store, const std::string& key) {
   return {value.begin(), value.end()};
 }
 
-/// Rank 0 makes the papers of all.
-link_papers share_papers(c10d::Store& store, int rank) {
+/// Rank 0 makes the credentials of all.
+link_credentials share_credentials(c10d::Store& store, int rank) {
   auto set = [&](const std::string& key, const std::string& value) {
     store.set(key, std::vector<std::uint8_t>{value.begin(), value.end()});
   };
   if (rank == 0) {
-    auto x = value_or_throw(make_link_papers("bench"));
+    auto x = value_or_throw(make_link_credentials("bench"));
     set("authority", x.authority);
     set("certificate", x.certificate);
     set("key", x.key);
@@ -103,12 +103,13 @@ void run_rank(const std::string& folder, const rank_place& place,
   auto attached = [](const shared_segment& x) {
     return value_or_throw(shared_segment::attach(x.descriptor()));
   };
-  auto papers = share_papers(*base, place.rank());
+  auto credentials = share_credentials(*base, place.rank());
   std::array<c10::intrusive_ptr<c10d::Backend>, kinds> groups;
   groups[plain] =
     join(*part("plain"), place, attached(for_plain), plain_links());
-  groups[encrypted] = join(*part("encrypted"), place, attached(for_encrypted),
-                           value_or_throw(encrypted_links(papers, "bench")));
+  groups[encrypted] =
+    join(*part("encrypted"), place, attached(for_encrypted),
+         value_or_throw(encrypted_links(credentials, "bench")));
   groups[gloo] = make_gloo_group(part("gloo"), place.rank(), ranks,
                                  place.address(), patience);
   std::vector<at::Tensor> x{at::ones({bytes / 4})};

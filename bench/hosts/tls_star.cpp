@@ -50,18 +50,18 @@ bool send(tls_channel& to, message& x) {
 
 tls_star_hub::tls_star_hub(const std::string& path, int ranks) {
   const std::string run = "bench";
-  auto papers = value_or_throw(make_certificates(run));
-  door_args args{.own = value_or_throw(
-                   tls_identity::make(papers.driver, host_role::driver, run)),
-                 .on_guest = [this](std::unique_ptr<tls_channel> guest,
-                                    const door_greeting&) {
+  auto certificates = value_or_throw(make_certificates(run));
+  door_args args{.own = value_or_throw(tls_identity::make(
+                   certificates.driver, host_role::driver, run)),
+                 .on_client = [this](std::unique_ptr<tls_channel> accepted,
+                                     const door_greeting&) {
                    std::lock_guard guard{mutex_};
-                   guests_.push_back(std::move(guest));
+                   clients_.push_back(std::move(accepted));
                    changed_.notify_one();
                  }};
   door_ = value_or_throw(door::open(std::move(args)));
   ticket own{value_or_throw(host_addresses()), door_->port(), run,
-             std::move(papers.agent)};
+             std::move(certificates.agent)};
   value_or_throw(replace_file(path, encode(own).view()));
   thread_ =
     std::thread{[this, ranks] { serve(static_cast<std::size_t>(ranks)); }};
@@ -79,16 +79,16 @@ tls_star_hub::~tls_star_hub() {
 void tls_star_hub::serve(std::size_t ranks) {
   {
     std::unique_lock guard{mutex_};
-    changed_.wait(guard, [&] { return ends_ || guests_.size() == ranks; });
+    changed_.wait(guard, [&] { return ends_ || clients_.size() == ranks; });
     if (ends_)
       return;
   }
   for (message x{};;) {
-    for (auto& guest : guests_)
-      if (!receive(*guest, x))
+    for (auto& accepted : clients_)
+      if (!receive(*accepted, x))
         return;
-    for (auto& guest : guests_)
-      if (!send(*guest, x))
+    for (auto& accepted : clients_)
+      if (!send(*accepted, x))
         return;
   }
 }

@@ -29,7 +29,7 @@ private:
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<std::unique_ptr<tls_channel>> guests_;
+  std::vector<std::unique_ptr<tls_channel>> clients_;
   bool ends_ = false;
   owned_ptr<door> door_;
   std::thread thread_;

@@ -15,6 +15,7 @@
 #include <sstream>
 #include <utility>
 
+#include "troupe/runtime/process/internet_socket.hpp"
 #include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
@@ -164,28 +165,18 @@ served_answer plain_answer(std::string status) {
 }
 
 expected<http_server> http_server::listen(options how, handler answer) {
-  sockaddr_in name{};
-  name.sin_family = AF_INET;
-  name.sin_port = htons(how.port);
-  if (::inet_pton(AF_INET, how.address.c_str(), &name.sin_addr) != 1)
+  in_addr number{};
+  if (::inet_pton(AF_INET, how.address.c_str(), &number) != 1)
     return failure(ec::invalid_config,
                    "'" + how.address + "' is not an IPv4 address to serve at");
-  unique_fd listener{
-    ::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)};
-  auto where = concat(how.address, ":", how.port);
-  const int on = 1;
-  auto* generic = reinterpret_cast<sockaddr*>(&name);
-  socklen_t size = sizeof(name);
-  if (!listener
-      || ::setsockopt(listener.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on))
-           != 0
-      || ::bind(listener.get(), generic, size) != 0
-      || ::listen(listener.get(), 16) != 0
-      || ::getsockname(listener.get(), generic, &size) != 0)
-    return system_failure(ec::conflict, "cannot serve at " + where);
-  where = concat(how.address, ":", ntohs(name.sin_port));
-  auto loopback = ntohl(name.sin_addr.s_addr) >> 24 == 127;
-  return http_server{std::move(listener), std::move(where), loopback,
+  TROUPE_TRY(auto at, resolve(how.address, how.port, host_kind::number));
+  auto listener = listen_at(
+    at.front(), 16, concat("cannot serve at ", how.address, ":", how.port));
+  if (!listener)
+    return failure(ec::conflict, std::move(listener.error().message));
+  auto where = concat(how.address, ":", listener->port);
+  auto loopback = ntohl(number.s_addr) >> 24 == 127;
+  return http_server{std::move(listener->socket), std::move(where), loopback,
                      std::move(how), std::move(answer)};
 }
 

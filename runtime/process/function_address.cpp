@@ -10,6 +10,7 @@
 #include <link.h>
 #include <unistd.h>
 
+#include "troupe/runtime/process/start_program.hpp"
 #include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
@@ -96,10 +97,7 @@ std::optional<module> module_of_path(const std::string& path) {
 std::string readable(const std::string& module_path) {
   if (!module_path.empty())
     return module_path;
-  char path[4096];
-  auto size = ::readlink("/proc/self/exe", path, sizeof(path));
-  return "the program "
-         + std::string(path, size > 0 ? static_cast<std::size_t>(size) : 0);
+  return "the program " + own_program().value_or("");
 }
 
 std::string or_none(const std::string& build_id) {

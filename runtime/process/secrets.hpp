@@ -67,6 +67,8 @@ void note_secrets(const std::map<std::string, std::string>& environment);
 /// lines also the lines. The longest first: one may be a part of another.
 std::vector<std::string> secret_values();
 
+// -- removing them from texts (redactor.cpp) ----------------------------------
+
 /// Removes secrets from texts: `***` replaces the user info of URLs, the value
 /// after `Authorization:`, `Bearer` and `Basic`, for values of keys, tokens,
 /// signatures and passwords in queries and forms, and for `secret_values()` as

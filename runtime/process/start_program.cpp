@@ -1,5 +1,7 @@
 #include "troupe/runtime/process/start_program.hpp"
 
+#include "troupe/runtime/fs.hpp"
+
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
@@ -39,6 +41,15 @@ struct spawn_settings {
 };
 
 } // namespace
+
+expected<std::string> own_program() {
+  boost::system::error_code code;
+  auto result = fs::read_symlink("/proc/self/exe", code).string();
+  if (code)
+    return failure(ec::spawn,
+                   "the file of this program is not known: " + code.message());
+  return result;
+}
 
 expected<started_program> start_program(program_start x, std::string what) {
   spawn_settings with;

@@ -34,6 +34,9 @@ struct started_program {
   unique_fd process; ///< A pidfd.
 };
 
+/// The file of this program; `ec::spawn` if the system does not say.
+expected<std::string> own_program();
+
 /// Starts *x*, from any thread; fails with `ec::spawn` and "<what>: <reason>".
 expected<started_program> start_program(program_start x, std::string what);
 

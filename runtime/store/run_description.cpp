@@ -9,6 +9,7 @@
 #include <random>
 
 #include "troupe/runtime/process/processes.hpp"
+#include "troupe/runtime/process/start_program.hpp"
 #include "troupe/runtime/run_layout.hpp"
 #include "troupe/runtime/storage/checksum.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
@@ -30,11 +31,6 @@ std::string user_name() {
   if (::getpwuid_r(uid, &entry, buffer, sizeof(buffer), &found) == 0 && found)
     return found->pw_name;
   return std::to_string(uid);
-}
-
-std::string program_path() {
-  boost::system::error_code code;
-  return fs::read_symlink("/proc/self/exe", code).string();
 }
 
 } // namespace
@@ -94,7 +90,7 @@ expected<run_description> describe_run(const held_folder& run,
                     .time = now,
                     .host = own_host_name(),
                     .user = user_name(),
-                    .program = program_path(),
+                    .program = own_program().value_or(""),
                     .pid = static_cast<std::uint64_t>(::getpid()),
                     .troupe = TROUPE_VERSION,
                     .compiler = __VERSION__,

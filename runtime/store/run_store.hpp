@@ -26,6 +26,8 @@
 
 namespace troupe::internal {
 
+struct last_attempt;
+
 /// The durable part of one run, from the moment its driver takes the name until
 /// the result.
 ///
@@ -190,6 +192,9 @@ private:
 
   /// Adds what attempt *x* resumes from to the events, if anything.
   void show_start(const attempt_start& x);
+  /// After *last*, the run's last attempt; notes *events*.
+  expected<void> begin(last_attempt last, std::vector<store_event> events);
+
   expected<void> note_events(std::vector<store_event> events);
 
   /// Calls *append*, which adds a line to the journal, while the run is ours.

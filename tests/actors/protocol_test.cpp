@@ -97,7 +97,7 @@ result outcome() {
 
 const checkpoint at_c = checkpoint::from_directory("/c");
 const loop_spec loop{address, {"", 78, "ef"}, "config", hooks};
-const link_papers papers{"authority", "certificate", "key"};
+const link_credentials credentials{"authority", "certificate", "key"};
 
 /// Calls *f* with a value of every type on the wire, no field at its default.
 template <class F>
@@ -135,7 +135,7 @@ void for_each_sample(F f) {
   f(epoch_advanced{2, epoch_progress{3, 4, 5, 6.5}});
   f(commit_batch{2, batch});
   f(loop);
-  f(start_loop{facts, at_c, loop, papers});
+  f(start_loop{facts, at_c, loop, credentials});
   f(rank_ready{2, 1, 4711, "host"});
   f(stop_loop{2, problem});
   f(loop_ended{2, 1, problem, true});
@@ -190,7 +190,7 @@ void for_each_sample(F f) {
   f(state_changed{2, run_state::running, run_state::restarting});
   f(group_started{2, 4});
   f(group_ended{2, problem});
-  f(start_ranks{2, {facts}, at_c, loop, false, 17, {{"A", "b"}}, papers});
+  f(start_ranks{2, {facts}, at_c, loop, false, 17, {{"A", "b"}}, credentials});
   f(end_ranks{2, problem});
   f(kill_rank{2, 1});
   f(attempt_over{2});

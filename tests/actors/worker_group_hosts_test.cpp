@@ -644,14 +644,14 @@ TEST_F(launched_host_test, a_lost_host_is_launched_for_the_next_attempt) {
   EXPECT_EQ(elsewhere->launched.size(), 1u);
 }
 
-TEST_F(worker_group_test, only_the_first_rank_of_a_host_gets_its_papers) {
-  plan.papers = link_papers{"authority", "certificate", "key"};
+TEST_F(worker_group_test, only_the_first_rank_of_a_host_gets_its_credentials) {
+  plan.credentials = link_credentials{"authority", "certificate", "key"};
   start();
   auto first = ranks.rise(0);
   auto second = ranks.rise(1);
   ASSERT_TRUE(first->value && second->value);
-  EXPECT_EQ(first->value->papers, plan.papers);
-  EXPECT_EQ(second->value->papers, std::nullopt);
+  EXPECT_EQ(first->value->credentials, plan.credentials);
+  EXPECT_EQ(second->value->credentials, std::nullopt);
 }
 
 /// An elastic run on the driver's host and two others, with one rank each.

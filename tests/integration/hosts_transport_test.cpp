@@ -56,10 +56,10 @@ protected:
       driver, actor, [this](const std::string& x) { refused.set_value(x); });
     endpoint.emplace(std::move(*made));
     open([this](door_args& x) {
-      x.on_guest = [this](std::unique_ptr<tls_channel> guest,
-                          const door_greeting&) {
-        guest_socket = guest->socket();
-        endpoint->add(make_link(std::move(guest)));
+      x.on_client = [this](std::unique_ptr<tls_channel> accepted,
+                           const door_greeting&) {
+        client_socket = accepted->socket();
+        endpoint->add(make_link(std::move(accepted)));
       };
     });
   }
@@ -70,7 +70,7 @@ protected:
   }
 
   expected<dialed_channel> dialed() const {
-    return dial(ticket{{"127.0.0.1"}, port(), "run1", papers.agent});
+    return dial(ticket{{"127.0.0.1"}, port(), "run1", certificates.agent});
   }
 
   /// The ledger, as *system* of another host sees it.
@@ -89,7 +89,7 @@ protected:
     return result;
   }
 
-  std::atomic<int> guest_socket = -1; // of the latest guest
+  std::atomic<int> client_socket = -1; // of the latest accepted
   std::promise<std::string> refused;
   std::promise<caf::strong_actor_ptr> introduced;
   system_config driver_config;
@@ -159,7 +159,7 @@ TEST_F(hosts_transport_test, actors_behind_a_broken_connection_are_down) {
   ASSERT_TRUE(found) << found.error().message;
   caf::scoped_actor self{agent};
   self->monitor(*found);
-  ::shutdown(guest_socket, SHUT_RDWR);
+  ::shutdown(client_socket, SHUT_RDWR);
   self->receive([](const caf::down_msg& x) {
     EXPECT_EQ(x.reason, caf::exit_reason::remote_link_unreachable);
   });
@@ -195,12 +195,12 @@ protected:
   broken_link_test() {
     opened.reset();
     open([this](door_args& x) {
-      x.on_guest = [this](std::unique_ptr<tls_channel> guest,
-                          const door_greeting& greeting) {
+      x.on_client = [this](std::unique_ptr<tls_channel> accepted,
+                           const door_greeting& greeting) {
         if (greeting.resumes)
-          return driver_side->connect(make_link(std::move(guest)));
+          return driver_side->connect(make_link(std::move(accepted)));
         endpoint->add(std::make_unique<resumable_link>(
-          make_link(std::move(guest)), driver_side, resume_options{}));
+          make_link(std::move(accepted)), driver_side, resume_options{}));
       };
       x.has_link = [this](const link_id&) { return !is_given_up; };
     });
@@ -215,8 +215,8 @@ protected:
   expected<dialed_channel> dialed_over_relay(bool resumes) {
     dial_args args;
     args.greeting.resumes = resumes;
-    return dial(ticket{{"127.0.0.1"}, relay->port(), "run1", papers.agent},
-                args);
+    return dial(
+      ticket{{"127.0.0.1"}, relay->port(), "run1", certificates.agent}, args);
   }
 
   expected<ledger_actor> connected_over_relay(caf::actor_system& system) {

@@ -13,8 +13,8 @@ namespace troupe::internal::test {
 class memory_link : public rank_link {
 public:
   explicit memory_link(key_value_store& store,
-                       std::optional<link_papers> papers = {})
-    : store_(store), papers_(std::move(papers)) {}
+                       std::optional<link_credentials> credentials = {})
+    : store_(store), credentials_(std::move(credentials)) {}
 
   expected<void> report(rank_report, bool) override { return {}; }
   expected<void> log(loop_event) override { return {}; }
@@ -28,7 +28,9 @@ public:
   expected<bool> has_checkpoint(const std::string&) override { return false; }
   key_value_store& store() override { return store_; }
   std::shared_ptr<rank_activity> activity() override { return activity_; }
-  std::optional<link_papers> papers() const override { return papers_; }
+  std::optional<link_credentials> credentials() const override {
+    return credentials_;
+  }
   bool stop_requested() const noexcept override { return false; }
   std::optional<troupe::stop_info> stop_info() const override {
     return std::nullopt;
@@ -53,7 +55,7 @@ public:
 
 private:
   key_value_store& store_;
-  std::optional<link_papers> papers_;
+  std::optional<link_credentials> credentials_;
   std::shared_ptr<rank_activity> activity_ = std::make_shared<rank_activity>();
   std::mutex mutex_;
   std::function<void(const error&)> abort_;

@@ -10,12 +10,10 @@
 #include <system_error>
 #include <utility>
 
-#include <netdb.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 
+#include "troupe/runtime/process/internet_socket.hpp"
 #include "troupe/runtime/process/random_hex.hpp"
 #include "troupe/runtime/text.hpp"
 
@@ -56,46 +54,20 @@ ring_greeting greeting_of(const std::string& token, std::size_t index) {
   return result;
 }
 
-/// A numeric address and a port, as the system takes them.
-struct numeric_endpoint {
-  sockaddr_storage address{};
-  socklen_t size = 0;
-};
-
-expected<numeric_endpoint> endpoint_at(const std::string& address,
-                                       std::uint16_t port) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  // Never a name: /etc/hosts may say 127.0.1.1.
-  hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
-  addrinfo* list = nullptr;
-  if (address.empty()
-      || ::getaddrinfo(address.c_str(), concat(port).c_str(), &hints, &list)
-           != 0)
+expected<endpoint> endpoint_at(const std::string& address, std::uint16_t port) {
+  auto found = resolve(address, port, host_kind::number);
+  if (!found)
     return failure(ec::invalid_config,
                    concat("the network address '", address,
                           "' is not an IPv4 or IPv6 address"));
-  numeric_endpoint result;
-  std::memcpy(&result.address, list->ai_addr, list->ai_addrlen);
-  result.size = list->ai_addrlen;
-  ::freeaddrinfo(list);
-  return result;
-}
-
-void set_number(int socket, int level, int name, int value) {
-  ::setsockopt(socket, level, name, &value, sizeof(value));
+  return found->front();
 }
 
 /// For data that may wait for minutes until a slow host takes it: such a host
 /// acknowledges, but its window stays closed, which TCP_USER_TIMEOUT would
 /// count as dead. Lost hosts are known to the driver.
 void prepare_for_data(int socket) {
-  set_number(socket, IPPROTO_TCP, TCP_NODELAY, 1);
-  set_number(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
-  set_number(socket, IPPROTO_TCP, TCP_KEEPIDLE, 1);
-  set_number(socket, IPPROTO_TCP, TCP_KEEPINTVL, 1);
-  set_number(socket, IPPROTO_TCP, TCP_KEEPCNT, 9);
-  set_number(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, 0);
+  watch_connection(socket, {.interval_s = 1, .probes = 9});
 }
 
 class plain_handshake : public link_handshake {
@@ -271,14 +243,11 @@ private:
       cause_ = to.error().message;
       return;
     }
-    calling_.reset(::socket(to->address.ss_family,
-                            SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     call_end_ = join_clock::now() + call_limit;
-    auto* address = reinterpret_cast<const sockaddr*>(&to->address);
-    if (!calling_
-        || (::connect(calling_.get(), address, to->size) != 0
-            && errno != EINPROGRESS))
-      drop_call(std::system_category().message(errno));
+    auto socket = begin_connect(*to);
+    if (!socket)
+      return drop_call(std::system_category().message(socket.error()));
+    calling_ = std::move(*socket);
   }
 
   void drop_call(std::string cause) {
@@ -289,10 +258,7 @@ private:
 
   void advance_call() {
     if (calling_ && (call_ready_ & (POLLOUT | POLLERR | POLLHUP)) != 0) {
-      int problem = 0;
-      socklen_t size = sizeof(problem);
-      ::getsockopt(calling_.get(), SOL_SOCKET, SO_ERROR, &problem, &size);
-      if (problem != 0)
+      if (auto problem = connect_error(calling_.get()); problem != 0)
         return drop_call(std::system_category().message(problem));
       auto handshake = args_.security->begin(std::move(calling_), false);
       if (!handshake)
@@ -440,23 +406,13 @@ std::shared_ptr<link_security> plain_links() {
 
 expected<ring_port> ring_port::open(const std::string& address) {
   TROUPE_TRY(auto here, endpoint_at(address, 0));
+  TROUPE_TRY(auto port, listen_at(here, SOMAXCONN,
+                                  concat("the network address ", address,
+                                         " cannot be used on this host")));
   ring_port result;
   result.address_ = address;
-  result.socket_.reset(::socket(here.address.ss_family,
-                                SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  auto* generic = reinterpret_cast<sockaddr*>(&here.address);
-  if (!result.socket_ || ::bind(result.socket_.get(), generic, here.size) != 0)
-    return system_failure(
-      ec::invalid_config,
-      concat("the network address ", address, " cannot be used on this host"));
-  if (::listen(result.socket_.get(), SOMAXCONN) != 0
-      || ::getsockname(result.socket_.get(), generic, &here.size) != 0)
-    return system_failure(ec::spawn,
-                          concat("no port on the network address ", address));
-  result.port_ =
-    ntohs(here.address.ss_family == AF_INET6
-            ? reinterpret_cast<sockaddr_in6*>(&here.address)->sin6_port
-            : reinterpret_cast<sockaddr_in*>(&here.address)->sin_port);
+  result.socket_ = std::move(port.socket);
+  result.port_ = port.port;
   TROUPE_TRY(result.token_, random_hex(token_digits / 2));
   return result;
 }

@@ -9,13 +9,13 @@
 
 #include "troupe/actors/transport/byte_link.hpp"
 #include "troupe/runtime/error.hpp"
-#include "troupe/runtime/hosts/link_papers.hpp"
+#include "troupe/runtime/hosts/link_credentials.hpp"
 #include "troupe/runtime/process/descriptor.hpp"
 #include "troupe/trainers/ring/host_ring.hpp"
 
 namespace troupe::internal {
 
-/// Where a leader is found, and what its neighbors must know to be let in: it
+/// Where a leader is found, and what its neighbors must show it: it
 /// travels through the store of the attempt.
 struct ring_seat {
   ring_host host;
@@ -67,13 +67,13 @@ public:
 /// attempts out, but not who reads or changes packets.
 std::shared_ptr<link_security> plain_links();
 
-/// The papers of all leaders of *run*, made in about 2 ms. Both functions fail
-/// with `ec::unsupported` in a build without OpenSSL.
-expected<link_papers> make_link_papers(std::string_view run);
+/// The credentials of all leaders of *run*, made in about 2 ms. Both functions
+/// fail with `ec::unsupported` in a build without OpenSSL.
+expected<link_credentials> make_link_credentials(std::string_view run);
 
-/// TLS 1.3 between leaders that show each other *papers* of *run*.
+/// TLS 1.3 between leaders of *run* that have the credentials *x*.
 expected<std::shared_ptr<link_security>>
-encrypted_links(const link_papers& papers, std::string_view run);
+encrypted_links(const link_credentials& x, std::string_view run);
 
 /// A port on which a leader waits for its neighbor.
 class ring_port {

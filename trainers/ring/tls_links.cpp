@@ -64,17 +64,16 @@ private:
 
 } // namespace
 
-expected<link_papers> make_link_papers(std::string_view run) {
+expected<link_credentials> make_link_credentials(std::string_view run) {
   TROUPE_TRY(auto made, make_certificates(run));
   auto& own = made.agent;
-  return link_papers{std::move(own.authority), std::move(own.certificate),
-                     std::string{own.key.view()}};
+  return link_credentials{std::move(own.authority), std::move(own.certificate),
+                          std::string{own.key.view()}};
 }
 
 expected<std::shared_ptr<link_security>>
-encrypted_links(const link_papers& papers, std::string_view run) {
-  credentials own{papers.authority, papers.certificate,
-                  secret_bytes{std::string{papers.key}}};
+encrypted_links(const link_credentials& x, std::string_view run) {
+  credentials own{x.authority, x.certificate, secret_bytes{std::string{x.key}}};
   // An identity expects the other role: that of a driver expects an agent.
   TROUPE_TRY(auto identity, tls_identity::make(own, host_role::driver, run));
   return std::make_shared<tls_security>(std::move(identity));

@@ -19,7 +19,8 @@ constexpr int redraw_ms = 200;
 
 sweep_run::sweep_run(const sweep_plan& plan, sweep_result& outcome)
   : plan_(plan), outcome_(outcome),
-    console_(plan.is_quiet() ? console_style::quiet : console_style::automatic) {}
+    console_(plan.is_quiet() ? console_style::quiet
+                             : console_style::automatic) {}
 
 sweep_run::~sweep_run() {
   if (judge_)
@@ -160,9 +161,7 @@ expected<void> sweep_run::begin(trial x, run_request request) {
     return judge->judge(index, batch);
   };
   around.hurried = [this] { return signals_->count() > 1; };
-  around.ended = [this] {
-    wake_.notify();
-  };
+  around.ended = [this] { wake_.notify(); };
   TROUPE_TRY(auto started, trial_thread::start(std::move(x), std::move(request),
                                                std::move(around)));
   active_.push_back(std::move(started));

@@ -22,7 +22,7 @@ class dial_test : public door_test {
 protected:
   ticket ticket_for(std::uint16_t port,
                     std::vector<std::string> addresses = {"127.0.0.1"}) const {
-    return {std::move(addresses), port, "run1", papers.agent};
+    return {std::move(addresses), port, "run1", certificates.agent};
   }
 
   /// Short tries, within *limit*.
@@ -41,21 +41,21 @@ TEST_F(dial_test, gets_through_the_door) {
   auto dialed = dial(ticket_for(port()));
   ASSERT_TRUE(dialed) << dialed.error().message;
   EXPECT_EQ(dialed->address, "127.0.0.1");
-  auto guest = record.next_guest();
-  ASSERT_TRUE(guest);
-  EXPECT_TRUE(say(*guest, "welcome"));
+  auto accepted = record.next_client();
+  ASSERT_TRUE(accepted);
+  EXPECT_TRUE(say(*accepted, "welcome"));
   EXPECT_EQ(hear(*dialed->channel), "welcome");
 }
 
-TEST_F(dial_test, is_one_guest_for_all_addresses_that_lead_to_the_door) {
+TEST_F(dial_test, is_one_client_for_all_addresses_that_lead_to_the_door) {
   open();
   auto dialed = dial(
     ticket_for(port(), {"198.51.100.1", "127.0.0.1", "no-such-host.invalid",
                         "127.0.0.2", "localhost", "127.0.0.3"}));
   ASSERT_TRUE(dialed) << dialed.error().message;
-  EXPECT_TRUE(record.next_guest());
+  EXPECT_TRUE(record.next_client());
   opened.reset();
-  EXPECT_EQ(record.waiting_guests(), 0u);
+  EXPECT_EQ(record.waiting_clients(), 0u);
 }
 
 TEST_F(dial_test, resolves_names) {
@@ -79,7 +79,7 @@ TEST_F(dial_test, reaches_a_door_that_opens_later) {
 
 TEST_F(dial_test, tries_again_if_the_door_closes_before_its_answer) {
   plain_listener listener;
-  auto own = papers.driver_identity();
+  auto own = certificates.driver_identity();
   auto dialed = std::async(std::launch::async,
                            [&] { return dial(ticket_for(listener.port())); });
   std::unique_ptr<tls_channel> channel;
@@ -188,7 +188,7 @@ TEST_F(dial_test, does_not_take_another_service_for_the_driver) {
 }
 
 TEST_F(dial_test, does_not_take_the_driver_of_another_run_for_its_own) {
-  papers.driver = door_papers{}.driver;
+  certificates.driver = door_certificates{}.driver;
   open();
   wake_event stop;
   dial_args args;
@@ -211,7 +211,7 @@ TEST_F(dial_test, ends_when_its_driver_refuses_it) {
   terms.name = "agent.run1";
   terms.until = std::chrono::system_clock::now() - 1min;
   terms.from = terms.until - 1h;
-  papers.agent = *papers.authority.issue(terms);
+  certificates.agent = *certificates.authority.issue(terms);
   auto dialed = dial(ticket_for(port())); // Would wait for minutes otherwise.
   ASSERT_FALSE(dialed);
   EXPECT_EQ(dialed.error().code, ec::protocol);
@@ -234,7 +234,7 @@ TEST_F(dial_test, stops_when_asked_to) {
 }
 
 TEST_F(dial_test, refuses_a_ticket_whose_key_is_not_its_own) {
-  papers.agent.key = papers.driver.key;
+  certificates.agent.key = certificates.driver.key;
   EXPECT_EQ(dial(ticket_for(1)).error().code, ec::corrupt);
 }
 

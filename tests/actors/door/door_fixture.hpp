@@ -30,8 +30,8 @@ namespace troupe::internal::test {
 constexpr auto door_patience = std::chrono::seconds{30};
 
 /// A run's authority and the credentials of both sides.
-struct door_papers {
-  door_papers() {
+struct door_certificates {
+  door_certificates() {
     certificate_terms terms;
     terms.name = "driver.run1";
     driver = *authority.issue(terms);
@@ -60,10 +60,10 @@ class door_record {
 public:
   door_args args(tls_identity own) {
     door_args result{std::move(own), {}, {}};
-    result.on_guest = [this](std::unique_ptr<tls_channel> x,
-                             const door_greeting&) {
+    result.on_client = [this](std::unique_ptr<tls_channel> x,
+                              const door_greeting&) {
       std::lock_guard guard{mutex_};
-      guests_.push_back(std::move(x));
+      clients_.push_back(std::move(x));
       changed_.notify_all();
     };
     result.on_refusal = [this](const door_refusal& x) {
@@ -74,14 +74,14 @@ public:
     return result;
   }
 
-  /// The next guest; null if none comes.
-  std::unique_ptr<tls_channel> next_guest() {
+  /// The next connection that was accepted; null if none comes.
+  std::unique_ptr<tls_channel> next_client() {
     std::unique_lock lock{mutex_};
     if (!changed_.wait_for(lock, door_patience,
-                           [this] { return !guests_.empty(); }))
+                           [this] { return !clients_.empty(); }))
       return nullptr;
-    auto result = std::move(guests_.front());
-    guests_.erase(guests_.begin());
+    auto result = std::move(clients_.front());
+    clients_.erase(clients_.begin());
     return result;
   }
 
@@ -93,10 +93,10 @@ public:
     return refusals_;
   }
 
-  /// Guests that `next_guest` has not returned yet.
-  std::size_t waiting_guests() {
+  /// Clients that `next_client` has not returned yet.
+  std::size_t waiting_clients() {
     std::lock_guard guard{mutex_};
-    return guests_.size();
+    return clients_.size();
   }
 
   /// The cause of the first refusal.
@@ -108,7 +108,7 @@ public:
 private:
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<std::unique_ptr<tls_channel>> guests_;
+  std::vector<std::unique_ptr<tls_channel>> clients_;
   std::vector<door_refusal> refusals_;
 };
 
@@ -160,7 +160,7 @@ struct door_client {
     : channel(*tls_channel::make(own, connect_to_port(port),
                                  tls_channel::side::client)) {}
 
-  /// Goes through the door. Returns whether it was let in.
+  /// Greets. Returns whether the door has accepted it.
   bool enter(const std::string& greeting = text_of(door_greeting{})) {
     return finish_step(*channel, [this] { return channel->shake_hands(); })
              == tls_channel::progress::done
@@ -170,13 +170,13 @@ struct door_client {
   std::unique_ptr<tls_channel> channel;
 };
 
-/// A door with the papers of a run.
+/// A door with the certificates of a run.
 class door_test : public testing::Test {
 protected:
   /// Opens it with what *change* made of its arguments.
   template <class Change>
   void open(Change change) {
-    auto args = record.args(papers.driver_identity());
+    auto args = record.args(certificates.driver_identity());
     change(args);
     auto made = door::open(std::move(args));
     ASSERT_TRUE(made) << made.error().message;
@@ -189,7 +189,7 @@ protected:
 
   std::uint16_t port() const { return (*opened)->port(); }
 
-  door_papers papers;
+  door_certificates certificates;
   door_record record;
   std::optional<owned_ptr<door>> opened; // the first to be destroyed
 };

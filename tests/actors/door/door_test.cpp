@@ -15,6 +15,7 @@
 #include "tests/actors/door/door_fixture.hpp"
 #include "tests/support/tls_certificate.hpp"
 #include "troupe/actors/door/openssl.hpp"
+#include "troupe/runtime/process/internet_socket.hpp"
 
 namespace troupe::internal::test {
 
@@ -59,17 +60,17 @@ struct foreign_client {
 
 TEST_F(door_test, lets_an_agent_of_its_run_in) {
   open();
-  door_client agent{port(), papers.agent_identity()};
+  door_client agent{port(), certificates.agent_identity()};
   ASSERT_TRUE(agent.enter()) << agent.channel->failure().text;
-  auto guest = record.next_guest();
-  ASSERT_TRUE(guest);
-  EXPECT_TRUE(say(*guest, "welcome"));
+  auto accepted = record.next_client();
+  ASSERT_TRUE(accepted);
+  EXPECT_TRUE(say(*accepted, "welcome"));
   EXPECT_EQ(hear(*agent.channel), "welcome");
   EXPECT_TRUE(say(*agent.channel, "thanks"));
-  EXPECT_EQ(hear(*guest), "thanks");
+  EXPECT_EQ(hear(*accepted), "thanks");
   agent.channel->finish();
-  EXPECT_EQ(hear(*guest), "");
-  EXPECT_EQ(guest->failure().cause, channel_fault::closed);
+  EXPECT_EQ(hear(*accepted), "");
+  EXPECT_EQ(accepted->failure().cause, channel_fault::closed);
 }
 
 TEST_F(door_test, takes_ipv6_at_the_same_port) {
@@ -83,16 +84,16 @@ TEST_F(door_test, takes_ipv6_at_the_same_port) {
                 sizeof(address))
       != 0)
     GTEST_SKIP() << "this host has no IPv6";
-  EXPECT_EQ(peer_address(socket.get()), "::1");
+  EXPECT_EQ(endpoint::remote(socket.get()).value().text(), "::1");
   ASSERT_EQ(::shutdown(socket.get(), SHUT_WR), 0);
   EXPECT_EQ(record.refusals(1).at(0).address, "::1");
 }
 
 TEST_F(door_test, keeps_data_that_is_larger_than_a_socket_s_buffer_whole) {
   open();
-  door_client agent{port(), papers.agent_identity()};
+  door_client agent{port(), certificates.agent_identity()};
   ASSERT_TRUE(agent.enter());
-  auto guest = record.next_guest();
+  auto accepted = record.next_client();
   std::string sent(8 * 1024 * 1024, 'x');
   for (std::size_t i = 0; i < sent.size(); i += 1000)
     sent[i] = static_cast<char>(i / 1000);
@@ -100,11 +101,11 @@ TEST_F(door_test, keeps_data_that_is_larger_than_a_socket_s_buffer_whole) {
     for (std::size_t at = 0; at < sent.size();) {
       std::size_t size = 0;
       auto step = [&] {
-        auto x = guest->write(std::as_bytes(std::span{sent}).subspan(at));
+        auto x = accepted->write(std::as_bytes(std::span{sent}).subspan(at));
         size = x.size;
         return x.what;
       };
-      if (finish_step(*guest, step) != tls_channel::progress::done)
+      if (finish_step(*accepted, step) != tls_channel::progress::done)
         return;
       at += size;
     }
@@ -122,10 +123,10 @@ TEST_F(door_test, keeps_data_that_is_larger_than_a_socket_s_buffer_whole) {
 
 TEST_F(door_test, has_the_kernel_watch_the_link) {
   open();
-  door_client agent{port(), papers.agent_identity()};
+  door_client agent{port(), certificates.agent_identity()};
   ASSERT_TRUE(agent.enter());
-  auto guest = record.next_guest();
-  for (auto* side : {agent.channel.get(), guest.get()}) {
+  auto accepted = record.next_client();
+  for (auto* side : {agent.channel.get(), accepted.get()}) {
     auto option = [&](int level, int name) {
       int value = -1;
       socklen_t size = sizeof(value);
@@ -143,18 +144,18 @@ TEST_F(door_test, has_the_kernel_watch_the_link) {
 
 // -- wrong certificates -------------------------------------------------------
 
-struct wrong_papers {
+struct wrong_certificate {
   const char* name;
-  std::function<credentials(const door_papers&)> make;
+  std::function<credentials(const door_certificates&)> make;
   channel_fault at_door;
   channel_fault at_agent;
 };
 
-void PrintTo(const wrong_papers& x, std::ostream* out) {
+void PrintTo(const wrong_certificate& x, std::ostream* out) {
   *out << x.name;
 }
 
-credentials issued(const door_papers& by, certificate_terms terms) {
+credentials issued(const door_certificates& by, certificate_terms terms) {
   return *by.authority.issue(terms);
 }
 
@@ -164,9 +165,9 @@ certificate_terms agent_terms() {
   return result;
 }
 
-credentials signed_by_itself(const door_papers& papers) {
+credentials signed_by_itself(const door_certificates& certificates) {
   tls_certificate made;
-  auto result = papers.agent;
+  auto result = certificates.agent;
   auto encode = [](auto* x, auto function) {
     unsigned char* bytes = nullptr;
     auto size = function(x, &bytes);
@@ -182,53 +183,54 @@ credentials signed_by_itself(const door_papers& papers) {
   return result;
 }
 
-credentials of_another_authority(const door_papers& papers) {
-  auto result = door_papers{}.agent;
-  result.authority = papers.agent.authority;
+credentials of_another_authority(const door_certificates& certificates) {
+  auto result = door_certificates{}.agent;
+  result.authority = certificates.agent.authority;
   return result;
 }
 
-credentials that_expired(const door_papers& papers) {
+credentials that_expired(const door_certificates& certificates) {
   auto terms = agent_terms();
   terms.from = std::chrono::system_clock::now() - 48h;
   terms.until = std::chrono::system_clock::now() - 24h;
-  return issued(papers, terms);
+  return issued(certificates, terms);
 }
 
-credentials from_tomorrow(const door_papers& papers) {
+credentials from_tomorrow(const door_certificates& certificates) {
   auto terms = agent_terms();
   terms.from = std::chrono::system_clock::now() + 24h;
-  return issued(papers, terms);
+  return issued(certificates, terms);
 }
 
-credentials of_another_run(const door_papers& papers) {
+credentials of_another_run(const door_certificates& certificates) {
   auto terms = agent_terms();
   terms.name = "agent.other";
-  return issued(papers, terms);
+  return issued(certificates, terms);
 }
 
-credentials for_servers_only(const door_papers& papers) {
+credentials for_servers_only(const door_certificates& certificates) {
   auto terms = agent_terms();
   terms.usage = "serverAuth";
-  return issued(papers, terms);
+  return issued(certificates, terms);
 }
 
-credentials of_the_driver(const door_papers& papers) {
-  return papers.driver;
+credentials of_the_driver(const door_certificates& certificates) {
+  return certificates.driver;
 }
 
 /// All of it belongs together, but not to this start of the run.
-credentials of_an_earlier_start(const door_papers&) {
-  return door_papers{}.agent;
+credentials of_an_earlier_start(const door_certificates&) {
+  return door_certificates{}.agent;
 }
 
-class wrong_papers_test : public door_test,
-                          public testing::WithParamInterface<wrong_papers> {};
+class wrong_certificate_test
+  : public door_test,
+    public testing::WithParamInterface<wrong_certificate> {};
 
-TEST_P(wrong_papers_test, are_refused_with_their_cause) {
+TEST_P(wrong_certificate_test, are_refused_with_their_cause) {
   open();
-  auto own = GetParam().make(papers);
-  door_client agent{port(), door_papers::identity_of(own)};
+  auto own = GetParam().make(certificates);
+  door_client agent{port(), door_certificates::identity_of(own)};
   EXPECT_FALSE(agent.enter());
   EXPECT_EQ(agent.channel->failure().cause, GetParam().at_agent)
     << agent.channel->failure().text;
@@ -242,23 +244,24 @@ TEST_P(wrong_papers_test, are_refused_with_their_cause) {
 using fault = channel_fault;
 
 INSTANTIATE_TEST_SUITE_P(
-  door, wrong_papers_test,
+  door, wrong_certificate_test,
   testing::Values(
-    wrong_papers{"signed_by_itself", signed_by_itself, fault::unknown_authority,
-                 fault::unknown_authority},
-    wrong_papers{"of_another_authority", of_another_authority,
-                 fault::unknown_authority, fault::unknown_authority},
-    wrong_papers{"that_expired", that_expired, fault::expired, fault::expired},
-    wrong_papers{"from_tomorrow", from_tomorrow, fault::not_yet_valid,
-                 fault::bad_certificate},
-    wrong_papers{"of_another_run", of_another_run, fault::wrong_name,
-                 fault::bad_certificate},
-    wrong_papers{"for_servers_only", for_servers_only, fault::wrong_usage,
-                 fault::wrong_usage},
-    wrong_papers{"of_the_driver", of_the_driver, fault::wrong_name,
-                 fault::bad_certificate},
-    wrong_papers{"of_an_earlier_start", of_an_earlier_start,
-                 fault::unknown_authority, fault::unknown_authority}),
+    wrong_certificate{"signed_by_itself", signed_by_itself,
+                      fault::unknown_authority, fault::unknown_authority},
+    wrong_certificate{"of_another_authority", of_another_authority,
+                      fault::unknown_authority, fault::unknown_authority},
+    wrong_certificate{"that_expired", that_expired, fault::expired,
+                      fault::expired},
+    wrong_certificate{"from_tomorrow", from_tomorrow, fault::not_yet_valid,
+                      fault::bad_certificate},
+    wrong_certificate{"of_another_run", of_another_run, fault::wrong_name,
+                      fault::bad_certificate},
+    wrong_certificate{"for_servers_only", for_servers_only, fault::wrong_usage,
+                      fault::wrong_usage},
+    wrong_certificate{"of_the_driver", of_the_driver, fault::wrong_name,
+                      fault::bad_certificate},
+    wrong_certificate{"of_an_earlier_start", of_an_earlier_start,
+                      fault::unknown_authority, fault::unknown_authority}),
   [](const auto& x) { return x.param.name; });
 
 TEST_F(door_test, refuses_a_client_without_a_certificate) {
@@ -271,9 +274,9 @@ TEST_F(door_test, refuses_a_client_without_a_certificate) {
 TEST_F(door_test, is_not_taken_for_the_driver_with_another_certificate) {
   auto terms = agent_terms();
   terms.name = "driver.other";
-  papers.driver = *papers.authority.issue(terms);
+  certificates.driver = *certificates.authority.issue(terms);
   open();
-  door_client agent{port(), papers.agent_identity()};
+  door_client agent{port(), certificates.agent_identity()};
   EXPECT_FALSE(agent.enter());
   EXPECT_EQ(agent.channel->failure().cause, fault::wrong_name);
   EXPECT_FALSE(agent.channel->failure().by_peer);
@@ -281,10 +284,11 @@ TEST_F(door_test, is_not_taken_for_the_driver_with_another_certificate) {
 }
 
 TEST_F(door_test, refuses_a_key_that_is_not_the_certificate_s) {
-  papers.agent.key = papers.driver.key;
-  EXPECT_EQ(
-    tls_identity::make(papers.agent, host_role::agent, "run1").error().code,
-    ec::corrupt);
+  certificates.agent.key = certificates.driver.key;
+  EXPECT_EQ(tls_identity::make(certificates.agent, host_role::agent, "run1")
+              .error()
+              .code,
+            ec::corrupt);
 }
 
 // -- strangers ----------------------------------------------------------------
@@ -325,7 +329,7 @@ TEST_F(door_test, gives_silent_clients_up) {
   await_end(nothing);
   EXPECT_EQ(record.first_cause(), fault::silent);
   // An agent that shakes hands, but does not greet, is silent as well.
-  door_client agent{port(), papers.agent_identity()};
+  door_client agent{port(), certificates.agent_identity()};
   finish_step(*agent.channel, [&] { return agent.channel->shake_hands(); });
   EXPECT_EQ(hear(*agent.channel), "");
   EXPECT_EQ(record.refusals(2).at(1).cause, fault::silent);
@@ -333,7 +337,7 @@ TEST_F(door_test, gives_silent_clients_up) {
 
 TEST_F(door_test, refuses_another_greeting) {
   open();
-  door_client agent{port(), papers.agent_identity()};
+  door_client agent{port(), certificates.agent_identity()};
   EXPECT_FALSE(agent.enter("U"));
   EXPECT_EQ(record.first_cause(), fault::damaged);
 }
@@ -342,9 +346,9 @@ TEST_F(door_test, refuses_another_greeting) {
 
 TEST_F(door_test, stays_open_for_agents_in_a_flood_of_strangers) {
   open();
-  door_client first{port(), papers.agent_identity()};
+  door_client first{port(), certificates.agent_identity()};
   ASSERT_TRUE(first.enter());
-  auto first_guest = record.next_guest();
+  auto first_accepted = record.next_client();
   std::vector<unique_fd> silent;
   for (int i = 0; i < 200; ++i)
     silent.push_back(connect_to_port(port()));
@@ -354,19 +358,19 @@ TEST_F(door_test, stays_open_for_agents_in_a_flood_of_strangers) {
     await_end(stranger);
     if (i % 100 == 0) {
       ASSERT_TRUE(say(*first.channel, "still here"));
-      ASSERT_EQ(hear(*first_guest), "still here");
+      ASSERT_EQ(hear(*first_accepted), "still here");
     }
   }
-  door_client second{port(), papers.agent_identity()};
+  door_client second{port(), certificates.agent_identity()};
   ASSERT_TRUE(second.enter()) << second.channel->failure().text;
-  EXPECT_TRUE(record.next_guest());
+  EXPECT_TRUE(record.next_client());
   // Each stranger with garbage, and the silent ones that had to make room.
   auto refusals = record.refusals(300 + 200 - 64);
   EXPECT_EQ(std::ranges::count(refusals, fault::not_tls, &door_refusal::cause),
             300);
   EXPECT_GE(std::ranges::count(refusals, fault::crowded, &door_refusal::cause),
             200 - 64);
-  EXPECT_TRUE(say(*first_guest, "and here"));
+  EXPECT_TRUE(say(*first_accepted, "and here"));
   EXPECT_EQ(hear(*first.channel), "and here");
 }
 
@@ -379,7 +383,7 @@ TEST_F(door_test, makes_room_by_closing_the_oldest_that_is_silent) {
   connect_to_port(port());
   EXPECT_EQ(record.first_cause(), fault::closed);
   auto silent = connect_to_port(port());
-  door_client agent{port(), papers.agent_identity()};
+  door_client agent{port(), certificates.agent_identity()};
   EXPECT_TRUE(agent.enter());
   await_end(silent);
   EXPECT_EQ(record.refusals(2).at(1).cause, fault::crowded);
@@ -436,7 +440,7 @@ TEST_F(door_test, waits_for_descriptors_and_says_so_once) {
 TEST_F(door_test, refuses_a_port_that_is_taken) {
   open();
   door_record other;
-  auto args = other.args(papers.driver_identity());
+  auto args = other.args(certificates.driver_identity());
   args.port = port();
   auto second = door::open(std::move(args));
   ASSERT_FALSE(second);
@@ -446,13 +450,13 @@ TEST_F(door_test, refuses_a_port_that_is_taken) {
 TEST_F(door_test, closes_at_once_with_connections_under_way) {
   open();
   auto silent = connect_to_port(port());
-  door_client agent{port(), papers.agent_identity()};
+  door_client agent{port(), certificates.agent_identity()};
   ASSERT_TRUE(agent.enter());
-  auto guest = record.next_guest();
+  auto accepted = record.next_client();
   opened.reset();
   await_end(silent);
-  // Guests belong to others by then.
-  EXPECT_TRUE(say(*guest, "still here"));
+  // Accepted connections belong to others by then.
+  EXPECT_TRUE(say(*accepted, "still here"));
   EXPECT_EQ(hear(*agent.channel), "still here");
 }
 
@@ -472,30 +476,30 @@ TEST_F(door_test, closes_if_a_handler_throws) {
 
 TEST_F(door_test, does_not_take_another_connection_s_error_for_one_of_its_own) {
   open();
-  door_client agent{port(), papers.agent_identity()};
+  door_client agent{port(), certificates.agent_identity()};
   ASSERT_TRUE(agent.enter());
-  auto guest = record.next_guest();
+  auto accepted = record.next_client();
   ERR_raise(ERR_LIB_SSL, SSL_R_HTTP_REQUEST);
   std::array<std::byte, 8> buffer;
   EXPECT_EQ(agent.channel->read(buffer).what,
             tls_channel::progress::wants_read);
-  EXPECT_TRUE(say(*guest, "fine"));
+  EXPECT_TRUE(say(*accepted, "fine"));
   ERR_raise(ERR_LIB_SSL, SSL_R_HTTP_REQUEST);
   EXPECT_EQ(hear(*agent.channel), "fine");
 }
 
 TEST_F(door_test, reports_a_connection_that_breaks) {
   open();
-  door_client agent{port(), papers.agent_identity()};
+  door_client agent{port(), certificates.agent_identity()};
   ASSERT_TRUE(agent.enter());
-  auto guest = record.next_guest();
+  auto accepted = record.next_client();
   linger reset{1, 0};
   ::setsockopt(agent.channel->socket(), SOL_SOCKET, SO_LINGER, &reset,
                sizeof(reset));
   agent.channel.reset();
-  EXPECT_EQ(hear(*guest), "");
-  EXPECT_EQ(guest->failure().cause, fault::lost);
-  EXPECT_FALSE(say(*guest, "anyone?"));
+  EXPECT_EQ(hear(*accepted), "");
+  EXPECT_EQ(accepted->failure().cause, fault::lost);
+  EXPECT_FALSE(say(*accepted, "anyone?"));
 }
 
 } // namespace

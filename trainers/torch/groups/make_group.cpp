@@ -171,12 +171,12 @@ std::shared_ptr<link_security> security_of(train_context& context,
   if (!config.encrypt_gradients || facts.local_rank != 0
       || facts.local_world_size == facts.world_size)
     return plain_links();
-  auto papers = rank_access{context}.link().papers();
-  if (!papers)
+  auto credentials = rank_access{context}.link().credentials();
+  if (!credentials)
     refuse(context, ec::unsupported,
            "torch_config::encrypt_gradients needs certificates, and this run "
            "has none");
-  return value_or_throw(encrypted_links(*papers, facts.run_id));
+  return value_or_throw(encrypted_links(*credentials, facts.run_id));
 }
 
 group_ends join_hierarchical(train_context& context, const torch_config& config,

@@ -126,7 +126,7 @@ TEST(join_ring_test, ends_when_it_is_asked_to_stop) {
 #ifdef TROUPE_TEST_TLS
 TEST(join_ring_test, refuses_a_certificate_of_another_run) {
   ring_ports ports{2, true};
-  auto strange = *make_link_papers("run1"); // the same name, later
+  auto strange = *make_link_credentials("run1"); // the same name, later
   std::thread there{[&] { EXPECT_FALSE(ports.join(1, 1500ms)); }};
   join_ring_args args;
   args.security = *encrypted_links(strange, "run1");

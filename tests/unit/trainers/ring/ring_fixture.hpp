@@ -19,9 +19,9 @@ constexpr auto ring_patience = std::chrono::seconds{60};
 
 inline std::shared_ptr<link_security> security_of(bool encrypted) {
 #ifdef TROUPE_TEST_TLS
-  static auto papers = *make_link_papers("run1");
+  static auto credentials = *make_link_credentials("run1");
   if (encrypted)
-    return *encrypted_links(papers, "run1");
+    return *encrypted_links(credentials, "run1");
 #endif
   EXPECT_FALSE(encrypted);
   return plain_links();

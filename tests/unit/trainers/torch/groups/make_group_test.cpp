@@ -104,18 +104,19 @@ TEST_F(make_group_test, a_hierarchical_group_serves_one_host) {
             no_failures);
 }
 
-/// A rank that is alone on its host, with *papers* to encrypt or none.
+/// A rank that is alone on its host, with *credentials* to encrypt or none.
 void join_alone(test::memory_store& store, rank_facts x,
-                const std::optional<link_papers>& papers) {
+                const std::optional<link_credentials>& credentials) {
   x.local_rank = 0;
   x.local_world_size = 1;
   x.host_address = "127.0.0.1";
   x.run_id = "run1";
-  auto link = std::make_shared<test::memory_link>(store, papers);
+  auto link = std::make_shared<test::memory_link>(store, credentials);
   train_context context{x, link, std::nullopt};
-  auto plane = make_group(context, {.backend = backend::hierarchical,
-                                    .timeout = 60s,
-                                    .encrypt_gradients = papers.has_value()});
+  auto plane =
+    make_group(context, {.backend = backend::hierarchical,
+                         .timeout = 60s,
+                         .encrypt_gradients = credentials.has_value()});
   expect_sum(*plane, "hierarchical");
 }
 
@@ -125,16 +126,17 @@ TEST_F(make_group_test, hosts_with_one_rank_each_need_no_segment) {
   EXPECT_EQ(failures, no_failures);
 }
 
-TEST_F(make_group_test, leaders_with_the_papers_of_their_run_encrypt) {
-  auto papers = make_link_papers("run1");
-  if (!papers)
-    GTEST_SKIP() << papers.error().message;
-  auto failures = test::run_threads(
-    2, [&](int rank) { join_alone(store_, facts(rank, 2, false), *papers); });
+TEST_F(make_group_test, leaders_with_the_credentials_of_their_run_encrypt) {
+  auto credentials = make_link_credentials("run1");
+  if (!credentials)
+    GTEST_SKIP() << credentials.error().message;
+  auto failures = test::run_threads(2, [&](int rank) {
+    join_alone(store_, facts(rank, 2, false), *credentials);
+  });
   EXPECT_EQ(failures, no_failures);
 }
 
-TEST_F(make_group_test, leaders_without_papers_are_refused) {
+TEST_F(make_group_test, leaders_without_credentials_are_refused) {
   auto x = facts(0, 2, false);
   x.local_world_size = 1;
   x.host_address = "127.0.0.1";

@@ -1,0 +1,109 @@
+// What the DRIVER makes of the facts that the WORKER GROUP sends about an
+// attempt.
+
+#include "troupe/actors/compat/messaging.hpp"
+#include "troupe/actors/driver.hpp"
+#include "troupe/actors/protocol/error_code.hpp"
+#include "troupe/runtime/process/secrets.hpp"
+#include "troupe/runtime/text.hpp"
+
+namespace troupe::internal {
+
+void driver_state::started(const attempt_started& x) {
+  auto is_news =
+    machine->state() == run_state::scheduling && x.attempt == begun->attempt;
+  if (is_news && x.world_size != args.world_size) {
+    note_event("world_resized", {{"from", args.world_size},
+                                 {"to", x.world_size},
+                                 {"why", last_left_for}});
+    args.monitor->note(concat("attempt ", x.attempt, " has ", x.world_size,
+                              " ranks instead of ", args.world_size));
+    args.world_size = x.world_size;
+    shown.world_size = x.world_size;
+  }
+  apply(run_events::group_started{x.attempt});
+  announce(group_started{x.attempt, x.world_size});
+}
+
+void driver_state::ended(const attempt_ended& x) {
+  group_alive = false;
+  close_mailboxes();
+  error why;
+  if (x.stopped || x.preempted)
+    why = {ec::stopped,
+           x.stopped ? "the ranks were stopped" : "the ranks were preempted"};
+  if (!x.left_for.empty())
+    why = {ec::stopped, "the ranks left: " + x.left_for};
+  announce(group_ended{x.attempt, std::move(why)});
+  refuse_batches({ec::stopped, "the attempt is over"});
+  if (!x.left_for.empty())
+    left(x.attempt, x.left_for);
+  else if (!x.stopped)
+    apply(run_events::ranks_finished{x.attempt, x.preempted});
+  else if (machine->awaits_group(x.attempt))
+    left(x.attempt, "its ranks were ended before their loops had returned");
+  group_gone(x.attempt);
+}
+
+void driver_state::left(std::uint64_t attempt, const std::string& why) {
+  auto text = redacted(why);
+  last_left_for = text;
+  note_event("attempt_left", {{"reason", text}});
+  args.monitor->note(concat("attempt ", attempt, " is continued: ", text));
+  apply(run_events::ranks_left{attempt, std::move(text)});
+}
+
+void driver_state::failed(attempt_failed& x) {
+  group_alive = false;
+  close_mailboxes();
+  auto reason =
+    x.ranks.empty() ? redacted(x.reason.message) : error_of(x.ranks).message;
+  if (x.left_for.empty())
+    note_event("ranks_failed", {{"reason", reason}, {"started", x.started}});
+  if (!x.ranks.empty())
+    call_back(after_exception{x.attempt, x.ranks});
+  announce(group_ended{
+    x.attempt, {x.ranks.empty() ? x.reason.code : ec::rank_failed, reason}});
+  refuse_batches({ec::stopped, "the attempt is over"});
+  if (x.is_final) {
+    apply(run_events::run_failed{std::move(x.reason)});
+  } else if (!x.left_for.empty()) {
+    left(x.attempt, x.left_for);
+  } else if (x.started) {
+    apply(run_events::ranks_failed{x.attempt, std::move(x.ranks)});
+  } else {
+    auto why =
+      x.ranks.empty() ? x.reason : error{ec::spawn, error_of(x.ranks).message};
+    apply(run_events::group_start_failed{x.attempt, std::move(why)});
+  }
+  // If the run ends for this, its result says so.
+  if (machine->state() != run_state::shutting_down
+      && !is_terminal(machine->state()))
+    args.monitor->note(reason);
+  group_gone(x.attempt);
+}
+
+void driver_state::group_lost(const error& reason) {
+  if (ending.has_begun())
+    return;
+  group_alive = false;
+  close_mailboxes();
+  announce(group_ended{begun->attempt, reason});
+  refuse_batches({ec::stopped, "the attempt is over"});
+  apply(run_events::run_failed{reason});
+  group_gone(begun->attempt);
+}
+
+void driver_state::group_gone(std::uint64_t attempt) {
+  // A commit under way belongs to this attempt: its batch is in the journal
+  // before the next attempt or the end, and its failure can still end the run.
+  if (batches.is_storing()) {
+    gone_attempt = attempt;
+    return;
+  }
+  // The events above may already have requested a stop and answered it.
+  if (machine->is_stopping())
+    apply(run_events::group_stopped{attempt});
+}
+
+} // namespace troupe::internal

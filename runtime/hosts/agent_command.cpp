@@ -1,0 +1,110 @@
+#include "troupe/runtime/hosts/host_launcher.hpp"
+
+#include <algorithm>
+#include <initializer_list>
+#include <utility>
+
+#include "troupe/runtime/hosts/host_list.hpp"
+#include "troupe/runtime/text.hpp"
+
+namespace troupe::internal {
+
+namespace {
+
+/// What a shell exits with if it cannot run a program, or does not find it.
+constexpr int exit_not_executable = 126;
+constexpr int exit_not_found = 127;
+
+} // namespace
+
+std::string shell_quoted(std::string_view text) {
+  std::string result = "'";
+  for (char c : text) {
+    if (c == '\'')
+      result += "'\\''";
+    else
+      result += c;
+  }
+  return result + '\'';
+}
+
+expected<std::vector<std::string>>
+agent_command(launch_engine engine, std::string_view host,
+              const std::vector<std::string>& program,
+              const std::string& folder) {
+  if (!is_host_name(host))
+    return failure(ec::invalid_argument, concat("\"", cut_text(host, 100),
+                                                "\" is not the name of a "
+                                                "host"));
+  for (const auto& x : program)
+    if (x.find('\0') != x.npos)
+      return failure(ec::invalid_argument,
+                     "an argument of the program has a byte 0");
+  if (program.empty() || !program.front().starts_with('/'))
+    return failure(ec::invalid_argument,
+                   "the program for the agents has no full path");
+  if (engine == launch_engine::slurm) {
+    std::vector<std::string> result{"srun", // It stays in this folder.
+                                    "--overlap",
+                                    "-N1",
+                                    "-n1",
+                                    "-w",
+                                    std::string{host},
+                                    "--kill-on-bad-exit=0",
+                                    "--input=all"};
+    result.insert(result.end(), program.begin(), program.end());
+    return result;
+  }
+  if (engine != launch_engine::ssh)
+    return failure(ec::invalid_argument,
+                   "agents are launched by ssh and srun only");
+  // The remote shell splits the text again.
+  std::string command;
+  if (!folder.empty())
+    command =
+      concat("cd ", shell_quoted(folder), " || exit ", exit_never_again, "; ");
+  command += "exec";
+  for (const auto& x : program)
+    command += ' ' + shell_quoted(x);
+  return std::vector<std::string>{"ssh",
+                                  "-o",
+                                  "BatchMode=yes",
+                                  "-o",
+                                  "ConnectTimeout=5",
+                                  "-o",
+                                  "ServerAliveInterval=1",
+                                  "-o",
+                                  "ServerAliveCountMax=3",
+                                  "-o",
+                                  "LogLevel=ERROR",
+                                  std::string{host},
+                                  std::move(command)};
+}
+
+bool launch_end::may_help() const noexcept {
+  if (how.how == process_exit::kind::lost) // There is no such launcher.
+    return !words.starts_with("cannot start ")
+           || !words.ends_with(": No such file or directory");
+  if (how.how != process_exit::kind::exited)
+    return true;
+  if (how.code == exit_never_again || how.code == exit_not_executable
+      || how.code == exit_not_found)
+    return false;
+  // The words of ssh and srun. Names may be known later, and hosts may answer.
+  return std::ranges::none_of(
+    std::initializer_list<std::string_view>{
+      "Permission denied (", "Host key verification failed", "execve(): "},
+    [this](std::string_view x) { return words.find(x) != words.npos; });
+}
+
+std::string to_string(const launch_end& x) {
+  auto text = x.words;
+  for (auto at = text.find('\n'); at != text.npos; at = text.find('\n', at))
+    text.replace(at, 1, "; ");
+  if (x.how.how == process_exit::kind::lost)
+    return text.empty() ? "its launcher did not begin" : text;
+  return text.empty() ? "its launcher " + to_string(x.how)
+                      : concat(text, " (", to_string(x.how), ')');
+}
+
+} // namespace troupe::internal

@@ -1,11 +1,11 @@
 #include "troupe/trainers/torch/metrics/metric_synchronization.hpp"
 
-#include "troupe/runtime/text.hpp"
-
 #include <algorithm>
 #include <string_view>
 
 #include <ATen/ATen.h>
+
+#include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
 

@@ -106,14 +106,6 @@ expected<journal_end> read_end(const fs::path& path) {
 
 } // namespace
 
-std::optional<time_point> time_from(const std::string& text) {
-  std::tm parts{};
-  auto end = ::strptime(text.c_str(), "%Y-%m-%dT%H:%M:%SZ", &parts);
-  if (!end || *end)
-    return std::nullopt;
-  return std::chrono::system_clock::from_time_t(::timegm(&parts));
-}
-
 driver_presence presence_of(const process_identity& x) {
   static const auto me = own_identity();
   if (x.boot != me.boot || x.host != me.host)

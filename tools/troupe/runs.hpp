@@ -62,9 +62,6 @@ struct found_run {
 /// Whether *x*, the driver of a run or a sweep, has not ended.
 driver_presence presence_of(const process_identity& x);
 
-/// "2026-11-23T20:15:01Z"; nothing if *text* is not such a time.
-std::optional<found_run::time_point> time_from(const std::string& text);
-
 /// Reads the run in *path*. What cannot be read is a problem of the result. No
 /// metrics of checkpoints are read but those that a score ranks.
 found_run read_run(const fs::path& path);

@@ -149,16 +149,16 @@ const trial* found_sweep::best() const {
 }
 
 std::optional<found_sweep::time_point> found_sweep::begun() const {
-  return content ? time_from(content->description.begun) : std::nullopt;
+  return content ? parse_timestamp(content->description.begun) : std::nullopt;
 }
 
 std::optional<double> found_sweep::seconds() const {
   auto start = start_of(*this);
-  auto first = start ? time_from(start->time) : std::nullopt;
+  auto first = start ? parse_timestamp(start->time) : std::nullopt;
   if (!first)
     return std::nullopt;
   auto end = end_of(*this);
-  auto last = end ? time_from(end->time)
+  auto last = end ? parse_timestamp(end->time)
               : presence == driver_presence::live
                 ? std::chrono::system_clock::now()
                 : std::optional<time_point>{};

@@ -491,7 +491,7 @@ TEST_P(many_hosts_test, a_host_that_does_not_come_is_named) {
 TEST_P(many_hosts_test, an_agent_of_a_preempted_run_is_to_be_started_again) {
   auto driver = start_driver(2, 1, 0, 120'000, 4, 0, 1);
   auto agent = start_agent(1);
-  auto ranks = ranks_of(0, 2, true);
+  auto ranks = introduced<seen_rank>(0, 2, "waits");
   kill(0, ranks[0].agent, "-TERM"); // That of the driver's host is the driver.
   EXPECT_THAT(result_line(), HasSubstr("result preempted"));
   driver->wait();

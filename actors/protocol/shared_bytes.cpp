@@ -34,6 +34,8 @@ constexpr int most_descriptors = 256;
 
 std::atomic<int> descriptors = 0;
 
+} // namespace
+
 /// A place among those that *limit* allows, until it is destroyed.
 class descriptor_place {
 public:
@@ -65,6 +67,8 @@ struct counted_memory {
   descriptor_place place;
   unique_fd file;
 };
+
+namespace {
 
 unique_fd memory_with(std::span<const std::byte> bytes) {
   unique_fd memory{::memfd_create("troupe-message", MFD_CLOEXEC)};

@@ -3,8 +3,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/epoll.h>
-#include <sys/random.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,22 +13,18 @@
 #include <mutex>
 #include <optional>
 #include <string_view>
-#include <thread>
 #include <utility>
 
 #include <caf/actor_system.hpp>
 #include <caf/scoped_actor.hpp>
 
 #include "troupe/actors/agent_pulse.hpp"
-#include "troupe/actors/door/dial.hpp"
-#include "troupe/actors/door/tls_link.hpp"
 #include "troupe/actors/host_agent.hpp"
 #include "troupe/actors/process_launcher.hpp"
 #include "troupe/actors/protocol/error_code.hpp"
 #include "troupe/actors/transport/connect.hpp"
 #include "troupe/actors/transport/network_thread.hpp"
 #include "troupe/actors/transport/private_endpoint.hpp"
-#include "troupe/actors/transport/resumable_link.hpp"
 #include "troupe/actors/transport/system_config.hpp"
 #include "troupe/runtime/config/run_config.hpp"
 #include "troupe/runtime/hosts/agent_facts.hpp"
@@ -38,29 +32,19 @@
 #include "troupe/runtime/process/descriptor.hpp"
 #include "troupe/runtime/process/interrupt_watch.hpp"
 #include "troupe/runtime/process/spawner.hpp"
-#include "troupe/runtime/process/threads.hpp"
 #include "troupe/runtime/run_layout.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/store/ranks_lock.hpp"
 #include "troupe/runtime/text.hpp"
 #include "troupe/trainers/answer_of.hpp"
-#include "troupe/trainers/ticket_folder.hpp"
+#include "troupe/trainers/driver_link.hpp"
 
 namespace troupe::internal {
 
 namespace {
 
-/// A launcher writes the ticket at once; a person may need a moment to paste
-/// it.
-constexpr auto ticket_patience = std::chrono::seconds{60};
-
-/// How long an agent looks for its driver.
+/// How long an agent asks for a place.
 constexpr auto join_patience = std::chrono::seconds{120};
-
-/// How long it tries a ticket from a file before it reads that again, and how
-/// often it looks for one.
-constexpr auto ticket_age = std::chrono::seconds{5};
-constexpr auto look_interval = std::chrono::milliseconds{100};
 
 /// How often it asks for a place while all are taken.
 constexpr auto place_interval = std::chrono::milliseconds{500};
@@ -116,112 +100,6 @@ private:
   }
 
   unique_fd either_{::epoll_create1(EPOLL_CLOEXEC)};
-};
-
-// -- the ticket
-
-/// The driver that a ticket led to.
-struct found_driver {
-  ticket own;
-  link_id link{};
-  dialed_channel channel;
-};
-
-/// Calls the door of the driver that the ticket in the file *path* names. The
-/// agent may start before its driver, which writes the file, and while it still
-/// has the ticket of an earlier start.
-expected<found_driver> dial_with_file(const fs::path& path, const link_id& link,
-                                      const leave_request& leave) {
-  auto deadline = std::chrono::steady_clock::now() + join_patience;
-  error last{ec::timeout, concat("there is no ticket ", path.string())};
-  pollfd stop{leave.fd(), POLLIN, 0};
-  while (std::chrono::steady_clock::now() < deadline) {
-    struct stat found {};
-    auto is_there = ::stat(path.c_str(), &found) == 0;
-    auto is_folder = is_there && S_ISDIR(found.st_mode);
-    auto file = is_folder ? path / agent_ticket_file : path;
-    if (is_folder)
-      is_there = ::stat(file.c_str(), &found) == 0;
-    if (is_there) {
-      TROUPE_TRY(auto ticket, read_ticket_file(file));
-      auto found = dial(
-        ticket, {.limit = ticket_age, .stop = leave.fd(), .greeting = {link}});
-      if (found)
-        return found_driver{std::move(ticket), link, std::move(*found)};
-      last = found.error();
-      if (last.code != ec::timeout)
-        break;
-    }
-    if (::poll(&stop, 1, static_cast<int>(look_interval.count())) > 0)
-      return failure(ec::stopped, "a signal asked it to leave");
-  }
-  return tl::unexpected{std::move(last)};
-}
-
-expected<found_driver> dial_driver(const agent_orders& orders,
-                                   const leave_request& leave) {
-  link_id link;
-  if (::getrandom(link.data(), link.size(), 0)
-      != static_cast<ssize_t>(link.size()))
-    return system_failure(ec::spawn, "the system has no random numbers");
-  if (!orders.ticket.empty())
-    return dial_with_file(orders.ticket, link, leave);
-  TROUPE_TRY(auto ticket, read_ticket(STDIN_FILENO, ticket_patience));
-  TROUPE_TRY(auto found, dial(ticket, {.limit = join_patience,
-                                       .stop = leave.fd(),
-                                       .greeting = {link}}));
-  return found_driver{std::move(ticket), link, std::move(found)};
-}
-
-// -- the connection to the driver
-
-/// Dials the driver again when the connection to it breaks.
-class redialer {
-public:
-  /// Where *x* was found.
-  redialer(ticket to, const link_id& link, const dialed_channel& x)
-    : to_(std::move(to)), link_(link) {
-    to_.addresses = {x.other_end};
-  }
-
-  /// Its calls come from the link of this, on one thread.
-  void dial_again() {
-    std::lock_guard guard{mutex_};
-    if (is_over_)
-      return;
-    if (thread_.joinable())
-      thread_.join(); // It has brought the connection that broke now.
-    auto started = start_thread([this] {
-      auto found = dial(to_, {.limit = resume_options{}.patience,
-                              .stop = stop_.fd(),
-                              .greeting = {link_, true}});
-      next_->connect(found ? make_link(std::move(found->channel)) : nullptr);
-    });
-    if (started)
-      thread_ = std::move(*started);
-    else
-      next_->connect(nullptr);
-  }
-
-  /// It dials no more. The link may be there still.
-  void stop() {
-    std::lock_guard guard{mutex_};
-    is_over_ = true;
-    stop_.notify();
-    if (thread_.joinable())
-      thread_.join();
-  }
-
-  const std::shared_ptr<link_switch>& next() const noexcept { return next_; }
-
-private:
-  ticket to_;
-  link_id link_;
-  std::shared_ptr<link_switch> next_ = std::make_shared<link_switch>();
-  wake_event stop_;
-  std::mutex mutex_;
-  bool is_over_ = false;
-  std::thread thread_;
 };
 
 // -- the end
@@ -391,7 +269,7 @@ private:
   host_agent_actor agent_;
   agent_pulse_actor pulse_;
   worker_group_actor group_;
-  std::shared_ptr<redialer> redialer_;
+  std::shared_ptr<driver_redialer> redialer_;
 };
 
 template <class Answer, class... Message>
@@ -449,14 +327,10 @@ expected<void> node_agent::join(found_driver driver, int stop) {
   TROUPE_TRY(auto endpoint, open_private_endpoint(system_, agent_, {}));
   endpoint_.emplace(std::move(endpoint));
   auto& found = driver.channel;
-  redialer_ =
-    std::make_shared<redialer>(std::move(driver.own), driver.link, found);
-  resume_options options;
-  options.on_break = [again = redialer_] { again->dial_again(); };
-  TROUPE_TRY(group_, connect<worker_group_actor>(
-                       system_, std::make_unique<resumable_link>(
-                                  make_link(std::move(found.channel)),
-                                  redialer_->next(), std::move(options))));
+  redialer_ = std::make_shared<driver_redialer>(driver);
+  TROUPE_TRY(group_,
+             connect<worker_group_actor>(
+               system_, redialer_->make_link(std::move(found.channel))));
   end_with(group_, ending_, "the connection to the driver ended");
   end_with(agent_, ending_, "the agent has ended");
   auto facts = own_agent_facts();
@@ -499,7 +373,7 @@ agent_end serve(const agent_orders& orders, interrupt_watch& signals) {
   if (!spawns)
     return failed_end(spawns.error());
   leave_request leave{signals, orders.launch != 0};
-  auto found = dial_driver(orders, leave);
+  auto found = find_driver(orders.ticket, leave.fd());
   if (!found)
     return failed_end(found.error());
   node_agent agent{*spawns, orders.launch};

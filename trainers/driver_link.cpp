@@ -1,0 +1,118 @@
+#include "troupe/trainers/driver_link.hpp"
+
+#include <poll.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <utility>
+
+#include "troupe/actors/door/tls_link.hpp"
+#include "troupe/runtime/process/threads.hpp"
+#include "troupe/runtime/text.hpp"
+#include "troupe/trainers/ticket_folder.hpp"
+
+namespace troupe::internal {
+
+namespace {
+
+/// A launcher writes the ticket at once; a person may need a moment to paste
+/// it.
+constexpr auto ticket_patience = std::chrono::seconds{60};
+
+/// How long an agent looks for its driver.
+constexpr auto search_patience = std::chrono::seconds{120};
+
+/// How long it tries a ticket from a file before it reads that again, and how
+/// often it looks for one.
+constexpr auto ticket_age = std::chrono::seconds{5};
+constexpr auto look_interval = std::chrono::milliseconds{100};
+
+/// The agent may start before its driver, which writes the file, and while it
+/// still has the ticket of an earlier start.
+expected<found_driver> find_by_file(const fs::path& path, const link_id& link,
+                                    int stop) {
+  auto deadline = std::chrono::steady_clock::now() + search_patience;
+  error last{ec::timeout, concat("there is no ticket ", path.string())};
+  pollfd asked{stop, POLLIN, 0};
+  while (std::chrono::steady_clock::now() < deadline) {
+    struct stat found {};
+    auto is_there = ::stat(path.c_str(), &found) == 0;
+    auto is_folder = is_there && S_ISDIR(found.st_mode);
+    auto file = is_folder ? path / agent_ticket_file : path;
+    if (is_folder)
+      is_there = ::stat(file.c_str(), &found) == 0;
+    if (is_there) {
+      TROUPE_TRY(auto ticket, read_ticket_file(file));
+      auto dialed =
+        dial(ticket, {.limit = ticket_age, .stop = stop, .greeting = {link}});
+      if (dialed)
+        return found_driver{std::move(ticket), link, std::move(*dialed)};
+      last = dialed.error();
+      if (last.code != ec::timeout)
+        break;
+    }
+    if (::poll(&asked, 1, static_cast<int>(look_interval.count())) > 0)
+      return failure(ec::stopped, "a signal asked it to leave");
+  }
+  return tl::unexpected{std::move(last)};
+}
+
+} // namespace
+
+expected<found_driver> find_driver(const fs::path& path, int stop) {
+  link_id link;
+  if (::getrandom(link.data(), link.size(), 0)
+      != static_cast<ssize_t>(link.size()))
+    return system_failure(ec::spawn, "the system has no random numbers");
+  if (!path.empty())
+    return find_by_file(path, link, stop);
+  TROUPE_TRY(auto ticket, read_ticket(STDIN_FILENO, ticket_patience));
+  TROUPE_TRY(auto dialed, dial(ticket, {.limit = search_patience,
+                                        .stop = stop,
+                                        .greeting = {link}}));
+  return found_driver{std::move(ticket), link, std::move(dialed)};
+}
+
+driver_redialer::driver_redialer(found_driver& x)
+  : to_(std::move(x.own)), link_(x.link) {
+  to_.addresses = {x.channel.other_end};
+}
+
+std::unique_ptr<byte_link>
+driver_redialer::make_link(std::unique_ptr<tls_channel> first) {
+  resume_options options;
+  options.on_break = [self = shared_from_this()] { self->dial_again(); };
+  return std::make_unique<resumable_link>(internal::make_link(std::move(first)),
+                                          next_, std::move(options));
+}
+
+void driver_redialer::stop() {
+  std::lock_guard guard{mutex_};
+  is_over_ = true;
+  stop_.notify();
+  if (thread_.joinable())
+    thread_.join();
+}
+
+void driver_redialer::dial_again() {
+  std::lock_guard guard{mutex_};
+  if (is_over_)
+    return;
+  if (thread_.joinable())
+    thread_.join(); // It has brought the connection that broke now.
+  auto started = start_thread([this] {
+    auto found = dial(to_, {.limit = resume_options{}.patience,
+                            .stop = stop_.fd(),
+                            .greeting = {link_, true}});
+    next_->connect(found ? internal::make_link(std::move(found->channel))
+                         : nullptr);
+  });
+  if (started)
+    thread_ = std::move(*started);
+  else
+    next_->connect(nullptr);
+}
+
+} // namespace troupe::internal

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "troupe/actors/door/dial.hpp"
+#include "troupe/actors/transport/resumable_link.hpp"
+#include "troupe/runtime/error.hpp"
+#include "troupe/runtime/fs.hpp"
+#include "troupe/runtime/process/descriptor.hpp"
+
+namespace troupe::internal {
+
+/// The driver that a ticket led to.
+struct found_driver {
+  ticket own;
+  link_id link{};
+  dialed_channel channel;
+};
+
+/// Calls the door of the driver that the ticket in the file or folder *path*
+/// names; empty: the ticket comes by standard input. Ends with `ec::stopped` as
+/// soon as the descriptor *stop* is readable, else fails as `dial`.
+expected<found_driver> find_driver(const fs::path& path, int stop);
+
+/// Dials the driver again when the connection to it breaks.
+class driver_redialer : public std::enable_shared_from_this<driver_redialer> {
+public:
+  /// Takes the ticket of *x*.
+  explicit driver_redialer(found_driver& x);
+
+  /// The link over *first*, the connection that was found. Call it once.
+  std::unique_ptr<byte_link> make_link(std::unique_ptr<tls_channel> first);
+
+  /// It dials no more. The link may be there still.
+  void stop();
+
+private:
+  void dial_again();
+
+  ticket to_;
+  link_id link_;
+  std::shared_ptr<link_switch> next_ = std::make_shared<link_switch>();
+  wake_event stop_;
+  std::mutex mutex_; // of the next two
+  bool is_over_ = false;
+  std::thread thread_;
+};
+
+} // namespace troupe::internal

@@ -69,9 +69,9 @@ expected<found_driver> find_driver(const fs::path& path, int stop) {
   if (!path.empty())
     return find_by_file(path, link, stop);
   TROUPE_TRY(auto ticket, read_ticket(STDIN_FILENO, ticket_patience));
-  TROUPE_TRY(auto dialed, dial(ticket, {.limit = search_patience,
-                                        .stop = stop,
-                                        .greeting = {link}}));
+  TROUPE_TRY(
+    auto dialed,
+    dial(ticket, {.limit = search_patience, .stop = stop, .greeting = {link}}));
   return found_driver{std::move(ticket), link, std::move(dialed)};
 }
 

@@ -11,6 +11,7 @@
 
 #include "tests/integration/run/run_test.hpp"
 #include "troupe/actors/thread_launcher.hpp"
+#include "troupe/trainers/run_parts.hpp"
 
 namespace troupe::internal::test {
 

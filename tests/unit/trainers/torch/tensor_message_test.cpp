@@ -13,7 +13,7 @@ using testing::HasSubstr;
 namespace {
 
 template <class F>
-std::string failure_of(F&& f) {
+std::string refusal_of(F&& f) {
   try {
     f();
   } catch (const train_error& x) {
@@ -45,13 +45,13 @@ TEST(tensor_message_test, gives_the_same_tensor_without_a_copy) {
 }
 
 TEST(tensor_message_test, refuses_tensors_that_are_not_plain) {
-  EXPECT_THAT(failure_of([] { to_message({}); }), HasSubstr("undefined"));
+  EXPECT_THAT(refusal_of([] { to_message({}); }), HasSubstr("undefined"));
   auto x = at::ones({2, 3});
-  EXPECT_THAT(failure_of([&] { to_message(x.t()); }),
+  EXPECT_THAT(refusal_of([&] { to_message(x.t()); }),
               HasSubstr("Float [3, 2] that is not contiguous"));
-  EXPECT_THAT(failure_of([&] { to_message(x.to_sparse()); }),
+  EXPECT_THAT(refusal_of([&] { to_message(x.to_sparse()); }),
               HasSubstr("sparse"));
-  EXPECT_THAT(failure_of([&] { to_message(x.to(at::kMeta)); }),
+  EXPECT_THAT(refusal_of([&] { to_message(x.to(at::kMeta)); }),
               HasSubstr("another device"));
 }
 
@@ -59,7 +59,7 @@ TEST(tensor_message_test, refuses_messages_that_are_no_tensor) {
   auto with = [](auto change) {
     auto x = to_message(at::ones({2, 3}));
     change(x);
-    return failure_of([&] { to_tensor(x); });
+    return refusal_of([&] { to_tensor(x); });
   };
   EXPECT_EQ(with([](auto&) {}), "");
   EXPECT_THAT(with([](auto& x) { x.type = 250; }), HasSubstr("250"));

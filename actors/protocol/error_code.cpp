@@ -56,14 +56,6 @@ std::string text_of(const caf::error& x) {
   return caf::to_string(x);
 }
 
-caf::error unfinished(std::string why) {
-  return to_caf({ec::stopped, std::move(why)});
-}
-
-bool says_unfinished(const caf::error& x) {
-  return x == ec::stopped;
-}
-
 caf::error from_exception(std::exception_ptr& x) {
   try {
     std::rethrow_exception(x);
@@ -72,6 +64,14 @@ caf::error from_exception(std::exception_ptr& x) {
   } catch (...) {
     return to_caf({ec::protocol, "an exception that is not a std::exception"});
   }
+}
+
+caf::error internal::unfinished(std::string why) {
+  return to_caf({ec::stopped, std::move(why)});
+}
+
+bool internal::says_unfinished(const caf::error& x) {
+  return x == ec::stopped;
 }
 
 } // namespace troupe

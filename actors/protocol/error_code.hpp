@@ -32,12 +32,16 @@ error from_caf(const caf::error& x);
 /// text.
 std::string text_of(const caf::error& x);
 
+/// The exception of a handler, as the exit reason of its actor.
+caf::error from_exception(std::exception_ptr& x);
+
+namespace internal {
+
 /// With what the actors of a run end that is to be resumed; *why* says so.
 /// Agents of other hosts are to be started again.
 caf::error unfinished(std::string why);
 bool says_unfinished(const caf::error& x);
 
-/// The exception of a handler, as the exit reason of its actor.
-caf::error from_exception(std::exception_ptr& x);
+} // namespace internal
 
 } // namespace troupe

@@ -533,7 +533,7 @@ class FashionMnist(ExampleTest):
                                 (["--storage", "--epochs"], "--storage has no value"),
                                 (["--limit", "-5"], "epochs and limit are at least 0"),
                                 (["--lr=1", "--lr=2"], "--lr is given twice"),
-                                (["--workers=two"], "--workers: expected integer, got 'two'"),
+                                (["--workers=two"], "--workers: expected integer or FEWEST:MOST, got 'two'"),
                                 (["epochs", "1"], "'epochs' is not an option")):
             out, err = self.run_example(*arguments, code=2)
             self.assertEqual(out, "")

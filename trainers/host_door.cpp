@@ -43,9 +43,12 @@ std::string address_text(const std::vector<std::string>& addresses,
 /// Any thread.
 class host_door::receiver {
 public:
+  /// Connections that came before go there now.
   void admit(private_endpoint& endpoint) {
     std::lock_guard guard{mutex_};
     endpoint_ = &endpoint;
+    for (auto& [id, client] : std::exchange(early_, {}))
+      begin_link(id, std::move(client));
   }
 
   bool has_link(const link_id& id) {
@@ -58,22 +61,32 @@ public:
   void add(std::unique_ptr<tls_channel> client, const door_greeting& x) {
     std::unique_lock lock{mutex_};
     std::erase_if(links_, [](auto& link) { return link.second.expired(); });
-    auto& known = links_[x.link];
-    auto link = known.lock();
+    auto found = links_.find(x.link);
+    auto link = found == links_.end() ? nullptr : found->second.lock();
     if (x.resumes && link) {
       lock.unlock();
       link->connect(make_link(std::move(client)));
     } else if (!x.resumes && !link && endpoint_) {
-      auto next = std::make_shared<link_switch>();
-      known = next;
-      endpoint_->add(std::make_unique<resumable_link>(
-        make_link(std::move(client)), std::move(next), driver_patience));
+      begin_link(x.link, std::move(client));
+    } else if (!x.resumes && !link && early_.size() < max_early) {
+      early_.emplace(x.link, std::move(client));
     }
   }
 
 private:
+  /// Connections that wait for the endpoint; more are closed.
+  static constexpr std::size_t max_early = 1024;
+
+  void begin_link(const link_id& id, std::unique_ptr<tls_channel> client) {
+    auto next = std::make_shared<link_switch>();
+    links_[id] = next;
+    endpoint_->add(std::make_unique<resumable_link>(
+      make_link(std::move(client)), std::move(next), driver_patience));
+  }
+
   std::mutex mutex_;
   private_endpoint* endpoint_ = nullptr;
+  std::map<link_id, std::unique_ptr<tls_channel>> early_;
   std::map<link_id, std::weak_ptr<link_switch>> links_;
 };
 

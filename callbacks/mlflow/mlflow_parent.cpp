@@ -1,6 +1,6 @@
 #include "troupe/callbacks/mlflow/mlflow_parent.hpp"
 
-#include <chrono>
+#include <condition_variable>
 #include <map>
 #include <mutex>
 #include <utility>
@@ -13,14 +13,12 @@ namespace {
 
 using kind = sink_failure::kind;
 
-/// How often a trial that waits looks whether it was cancelled.
-constexpr std::chrono::milliseconds look_interval{100};
-
 /// The parents of all sweeps of this process.
 struct parent_registry {
-  std::timed_mutex calls;             // held while MLflow is asked
-  std::mutex mutex;                   // guards `holders`
-  std::map<std::string, int> holders; // trials, by the sweep's id
+  std::mutex mutex; // guards the rest
+  std::condition_variable_any idle;
+  bool is_asking = false;             ///< A trial asks MLflow.
+  std::map<std::string, int> holders; ///< Trials, by the sweep's id.
 };
 
 parent_registry& registry() {
@@ -28,13 +26,36 @@ parent_registry& registry() {
   return result;
 }
 
-/// The lock of `calls`; empty once a stop is requested.
-std::unique_lock<std::timed_mutex> wait_for_calls(const std::stop_token& over) {
-  std::unique_lock lock{registry().calls, std::defer_lock};
-  while (!over.stop_requested() && !lock.try_lock_for(look_interval))
-    ;
-  return lock;
-}
+/// The right of one trial at a time to ask MLflow. It waits for it until a stop
+/// is requested.
+class turn {
+public:
+  explicit turn(const std::stop_token& over) {
+    auto& x = registry();
+    std::unique_lock lock{x.mutex};
+    is_ours_ = x.idle.wait(lock, over, [&x] { return !x.is_asking; })
+               && !over.stop_requested();
+    x.is_asking = x.is_asking || is_ours_;
+  }
+
+  ~turn() {
+    if (!is_ours_)
+      return;
+    {
+      std::lock_guard guard{registry().mutex};
+      registry().is_asking = false;
+    }
+    registry().idle.notify_all();
+  }
+
+  turn(const turn&) = delete;
+  turn& operator=(const turn&) = delete;
+
+  explicit operator bool() const noexcept { return is_ours_; }
+
+private:
+  bool is_ours_ = false;
+};
 
 tl::unexpected<sink_failure> cancelled_call() {
   return sink_fails(kind::transient,
@@ -74,8 +95,8 @@ mlflow_parent::open(std::unique_ptr<mlflow_store> store, const mlflow_run& run,
                     std::stop_token cancelled) {
   std::unique_ptr<mlflow_parent> result{
     new mlflow_parent{std::move(store), run.uid, std::move(cancelled)}};
-  auto lock = wait_for_calls(result->cancelled_);
-  if (!lock)
+  turn own{result->cancelled_};
+  if (!own)
     return cancelled_call();
   TROUPE_TRY_VOID(result->store_->open(run, {}));
   auto state = nlohmann::json::parse(result->store_->state(), nullptr, false);
@@ -85,8 +106,8 @@ mlflow_parent::open(std::unique_ptr<mlflow_store> store, const mlflow_run& run,
 }
 
 sink_result mlflow_parent::end(run_status_kind status, std::int64_t time_ms) {
-  auto lock = wait_for_calls(cancelled_);
-  if (!lock)
+  turn own{cancelled_};
+  if (!own)
     return cancelled_call();
   if (!release())
     return {};

@@ -107,7 +107,7 @@ TEST_F(dial_test, resumes_a_link_that_the_driver_has) {
   auto refused = dial(ticket_for(port()), args);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, ec::protocol);
-  EXPECT_EQ(record.refusals(1).size(), 1u);
+  EXPECT_FALSE(record.refusals(1).empty());
 }
 
 TEST_F(dial_test, gives_a_link_up_whose_driver_has_ended) {

@@ -142,7 +142,7 @@ caf::behavior mailbox_relay(mailbox_relay_state::pointer self,
       state.end({ec::stopped, state.rank_text() + " takes no more messages"});
     },
   };
-  // Whoever has the handle of a rank may link to it, or send an exit message:
+  // Any actor that has the handle of a rank may link to it, or send an exit:
   // the mailbox is the rank's.
   return with_exit_handler(
     self, [] {}, std::move(behavior));

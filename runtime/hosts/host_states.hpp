@@ -180,7 +180,7 @@ public:
   host_decisions on_guest(std::size_t host, std::uint64_t incarnation,
                           time_point now);
 
-  /// One more host, which nobody planned; its agent has come by itself.
+  /// One more host, which was not planned; its agent has come by itself.
   void add_guest(std::string name, int slots);
 
   /// The hello of an agent cannot be accepted, and another launch would not

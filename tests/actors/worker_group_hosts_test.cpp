@@ -117,6 +117,18 @@ protected:
     system.settle();
   }
 
+  /// The host of *theirs* is about to leave, and no loop leaves by itself.
+  void expect_ended_for(played_ranks& theirs) {
+    notice(20'000);
+    pass_alive(15, 1);
+    EXPECT_TRUE(ranks.asked_to_end(0));
+    EXPECT_TRUE(theirs.asked_to_end(1));
+    ranks.obey(0);
+    theirs.obey(1);
+    ASSERT_EQ(record->ended.size(), 1u);
+    EXPECT_THAT(record->ended[0].left_for, HasSubstr("host h1 is about to"));
+  }
+
   void lose() {
     caf::anon_send_exit(other, caf::exit_reason::remote_link_unreachable);
     system.settle();
@@ -404,14 +416,7 @@ TEST_F(joining_host_test, a_notice_lets_all_ranks_save_first) {
 TEST_F(joining_host_test, ranks_that_stay_too_long_are_ended_for_the_next) {
   played_ranks theirs{system};
   start_with(theirs);
-  notice(20'000);
-  pass_alive(15, 1);
-  EXPECT_TRUE(ranks.asked_to_end(0));
-  EXPECT_TRUE(theirs.asked_to_end(1));
-  ranks.obey(0);
-  theirs.obey(1);
-  ASSERT_EQ(record->ended.size(), 1u);
-  EXPECT_THAT(record->ended[0].left_for, HasSubstr("host h1 is about to"));
+  expect_ended_for(theirs);
 }
 
 // The driver has not asked for this end, and waits for one that it can act on.
@@ -422,24 +427,14 @@ TEST_F(joining_host_test, ranks_of_a_run_that_is_done_are_ended_for_the_host) {
   ranks.report(0, 0);
   theirs.report(1, 0);
   answer_batch();
-  notice(20'000);
-  pass_alive(15, 1);
-  ranks.obey(0);
-  theirs.obey(1);
-  ASSERT_EQ(record->ended.size(), 1u);
-  EXPECT_THAT(record->ended[0].left_for, HasSubstr("host h1 is about to"));
+  expect_ended_for(theirs);
 }
 
 TEST_F(joining_host_test, ranks_of_a_preempted_run_are_ended_for_the_host) {
   played_ranks theirs{system};
   start_with(theirs);
   send_anonymous(ranks.group, preempt_attempt{3, "SIGTERM", 0});
-  notice(20'000);
-  pass_alive(15, 1);
-  ranks.obey(0);
-  theirs.obey(1);
-  ASSERT_EQ(record->ended.size(), 1u);
-  EXPECT_THAT(record->ended[0].left_for, HasSubstr("host h1 is about to"));
+  expect_ended_for(theirs);
 }
 
 TEST_F(joining_host_test, loops_that_returned_left_for_no_host) {
@@ -949,7 +944,7 @@ protected:
   std::uint64_t launched = 0;
 };
 
-TEST_F(guest_group_test, a_host_that_nobody_planned_has_ranks_after_a_report) {
+TEST_F(guest_group_test, a_host_that_was_not_planned_has_ranks_after_a_report) {
   EXPECT_EQ(join(2).node_rank, 2u);
   play(third);
   EXPECT_TRUE(third.launcher->launched.empty());

@@ -76,62 +76,71 @@ public:
   /// Resets what is connected now.
   void break_all() { ++breaks_wanted_; }
 
+  /// From now on resets each connection that has passed that many bytes.
+  void break_after(std::size_t bytes) { limit_ = bytes; }
+
   /// Connections that were reset.
   int broken() const { return broken_; }
 
 private:
-  using ends = std::pair<unique_fd, unique_fd>;
+  struct connection {
+    unique_fd client;
+    unique_fd server;
+    std::size_t passed = 0; ///< Bytes, in both directions.
+  };
 
   void run(std::stop_token stop) {
-    std::vector<ends> connected;
+    std::vector<connection> connected;
     for (auto breaks = 0; !stop.stop_requested();) {
       std::vector<pollfd> waits{{listener_.descriptor(), POLLIN, 0}};
       for (auto& x : connected)
-        for (auto fd : {x.first.get(), x.second.get()})
+        for (auto fd : {x.client.get(), x.server.get()})
           waits.push_back({fd, POLLIN, 0});
       ::poll(waits.data(), waits.size(), 1);
-      std::erase_if(connected, [](ends& x) {
-        return !pass(x.first.get(), x.second.get())
-               || !pass(x.second.get(), x.first.get());
+      std::erase_if(connected, [](connection& x) {
+        return !pass(x, x.client, x.server) || !pass(x, x.server, x.client);
       });
       if (waits.front().revents != 0) {
-        auto& x =
-          connected.emplace_back(listener_.accept(), connect_to_port(to_));
+        connected.push_back({listener_.accept(), connect_to_port(to_)});
         const int on = 1;
-        for (auto fd : {x.first.get(), x.second.get()})
+        for (auto fd :
+             {connected.back().client.get(), connected.back().server.get()})
           ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
       }
-      if (breaks_wanted_ > breaks) {
-        ++breaks;
-        for (auto& x : connected)
-          reset(x);
-        broken_ += static_cast<int>(connected.size());
-        connected.clear();
-      }
+      auto all = breaks_wanted_ > breaks;
+      breaks += all ? 1 : 0;
+      broken_ +=
+        static_cast<int>(std::erase_if(connected, [this, all](connection& x) {
+          auto is_due = all || (limit_ > 0 && x.passed >= limit_);
+          if (is_due)
+            reset(x);
+          return is_due;
+        }));
     }
   }
 
-  static void reset(ends& x) {
+  static void reset(connection& x) {
     const linger at_once{1, 0};
-    for (auto fd : {x.first.get(), x.second.get()})
+    for (auto fd : {x.client.get(), x.server.get()})
       ::setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
   }
 
   /// False: one side has closed.
-  static bool pass(int from, int to) {
+  static bool pass(connection& x, const unique_fd& from, const unique_fd& to) {
     char buffer[64 * 1024];
-    auto size = ::recv(from, buffer, sizeof(buffer), MSG_DONTWAIT);
+    auto size = ::recv(from.get(), buffer, sizeof(buffer), MSG_DONTWAIT);
     if (size < 0)
       return errno == EAGAIN;
-    return size > 0
-           && ::send(to, buffer, static_cast<std::size_t>(size), MSG_NOSIGNAL)
-                == size;
+    auto bytes = static_cast<std::size_t>(size);
+    x.passed += bytes;
+    return size > 0 && ::send(to.get(), buffer, bytes, MSG_NOSIGNAL) == size;
   }
 
   std::uint16_t to_;
   plain_listener listener_;
   std::atomic<int> breaks_wanted_ = 0;
   std::atomic<int> broken_ = 0;
+  std::atomic<std::size_t> limit_ = 0; ///< 0: none
   std::jthread thread_;
 };
 

@@ -17,30 +17,22 @@ install(TARGETS ${libraries} EXPORT troupeTargets FILE_SET HEADERS DESTINATION $
   FILE_SET headers_alone DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(EXPORT troupeTargets NAMESPACE troupe:: DESTINATION ${package_dir})
 
-# A separate set: programs without trackers need not install libcurl, OpenSSL and libzip.
-if(TROUPE_WITH_TRACKERS)
-  list(APPEND libraries troupe_trackers)
-  list(APPEND umbrella_headers trackers)
-  install(TARGETS troupe_trackers EXPORT troupeTrackersTargets FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
+# A separate set, so that a program without the library need not install what that needs.
+macro(troupe_install_separately name set)
+  list(APPEND libraries troupe_${name})
+  list(APPEND umbrella_headers ${name})
+  install(TARGETS troupe_${name} EXPORT ${set} FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
     FILE_SET headers_alone DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-  install(EXPORT troupeTrackersTargets NAMESPACE troupe:: DESTINATION ${package_dir})
+  install(EXPORT ${set} NAMESPACE troupe:: DESTINATION ${package_dir})
+endmacro()
+if(TROUPE_WITH_TRACKERS) # libcurl, OpenSSL and libzip
+  troupe_install_separately(trackers troupeTrackersTargets)
 endif()
-
-# Likewise: programs that train without LibTorch need not install it.
 if(TROUPE_WITH_TORCH)
-  list(APPEND libraries troupe_torch)
-  list(APPEND umbrella_headers torch)
-  install(TARGETS troupe_torch EXPORT troupeTorchTargets FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
-  FILE_SET headers_alone DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-  install(EXPORT troupeTorchTargets NAMESPACE troupe:: DESTINATION ${package_dir})
+  troupe_install_separately(torch troupeTorchTargets)
 endif()
-# Likewise: programs that read no image files need no decoders.
-if(TARGET troupe_images)
-  list(APPEND libraries troupe_images)
-  list(APPEND umbrella_headers images)
-  install(TARGETS troupe_images EXPORT troupeImagesTargets FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
-    FILE_SET headers_alone DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-  install(EXPORT troupeImagesTargets NAMESPACE troupe:: DESTINATION ${package_dir})
+if(TARGET troupe_images) # decoders
+  troupe_install_separately(images troupeImagesTargets)
 endif()
 if(TARGET troupe_nccl) # Loaded at run time, linked by nothing.
   list(APPEND libraries troupe_nccl)

@@ -1,7 +1,6 @@
 #include "troupe/trainers/driver_link.hpp"
 
 #include <poll.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -9,6 +8,7 @@
 #include <utility>
 
 #include "troupe/actors/door/tls_link.hpp"
+#include "troupe/runtime/process/secrets.hpp"
 #include "troupe/runtime/process/threads.hpp"
 #include "troupe/runtime/text.hpp"
 #include "troupe/trainers/ticket_folder.hpp"
@@ -63,9 +63,7 @@ expected<found_driver> find_by_file(const fs::path& path, const link_id& link,
 
 expected<found_driver> find_driver(const fs::path& path, int stop) {
   link_id link;
-  if (::getrandom(link.data(), link.size(), 0)
-      != static_cast<ssize_t>(link.size()))
-    return system_failure(ec::spawn, "the system has no random numbers");
+  TROUPE_TRY_VOID(fill_random(link));
   if (!path.empty())
     return find_by_file(path, link, stop);
   TROUPE_TRY(auto ticket, read_ticket(STDIN_FILENO, ticket_patience));

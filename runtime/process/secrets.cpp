@@ -1,10 +1,12 @@
 #include "troupe/runtime/process/secrets.hpp"
 
+#include <sys/random.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 
+#include "troupe/runtime/process/descriptor.hpp"
 #include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
@@ -125,6 +127,21 @@ std::vector<std::string> secret_values() {
       for_each_secret(text.substr(0, sign), text.substr(sign + 1), add);
   }
   std::ranges::sort(result, std::ranges::greater{}, &std::string::size);
+  return result;
+}
+
+expected<void> fill_random(std::span<std::byte> bytes) {
+  if (::getrandom(bytes.data(), bytes.size(), 0)
+      != static_cast<ssize_t>(bytes.size()))
+    return system_failure(ec::spawn, "the system gives no random numbers");
+  return {};
+}
+
+expected<std::string> random_hex(std::size_t bytes) {
+  std::string random(bytes, '\0');
+  TROUPE_TRY_VOID(fill_random(std::as_writable_bytes(std::span{random})));
+  std::string result;
+  append_hex(result, random);
   return result;
 }
 

@@ -1,10 +1,14 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "troupe/runtime/error.hpp"
 
 namespace troupe::internal {
 
@@ -108,5 +112,12 @@ std::string without_user(std::string_view text);
 
 /// The scheme, host, port and path of *url*: no user info, no query.
 std::string shown_url(std::string_view url);
+
+/// Fills *bytes*, at most 256, with the system's random numbers, good enough
+/// for a secret.
+expected<void> fill_random(std::span<std::byte> bytes);
+
+/// As many random *bytes* as hexadecimal digits.
+expected<std::string> random_hex(std::size_t bytes);
 
 } // namespace troupe::internal

@@ -13,7 +13,7 @@
 #include "troupe/callbacks/http/http_server.hpp"
 #include "troupe/callbacks/report_page/html_page.hpp"
 #include "troupe/callbacks/report_page/page_text.hpp"
-#include "troupe/runtime/process/random_hex.hpp"
+#include "troupe/runtime/process/secrets.hpp"
 #include "troupe/runtime/text.hpp"
 
 // troupe serve: the runs and sweeps of a storage folder in a browser, live.

@@ -14,7 +14,7 @@
 #include <sys/socket.h>
 
 #include "troupe/runtime/process/internet_socket.hpp"
-#include "troupe/runtime/process/random_hex.hpp"
+#include "troupe/runtime/process/secrets.hpp"
 #include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {

@@ -1,0 +1,139 @@
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/actors/worker_group_fixture.hpp"
+#include "troupe/runtime/text.hpp"
+
+namespace troupe::internal::test {
+
+/// A host with one rank beside the driver's, whose agent is not here yet.
+class joining_host_test : public worker_group_test {
+protected:
+  explicit joining_host_test(std::string network_interface = {}) {
+    ranks.attempt = 3;
+    plan.network_interface = std::move(network_interface);
+    ranks.agent = system.spawn(host_agent, host_agent_args{ranks.launcher});
+    agent_facts own;
+    own.incarnation = 100;
+    own.host = "h0";
+    worker_group_args args;
+    args.hosts = {{ranks.agent, 0, 1}, {{}, 1, 1}};
+    if (!plan.network_interface.empty())
+      args.hosts[0].address = "10.1.0.1";
+    args.plan = plan;
+    args.roster = std::make_shared<host_roster>(
+      2, own, host_limits{.join = ms{1500}}, "10.0.0.1 port 7");
+    record_hosts(args);
+    args.token = [] { return std::uint64_t{17}; };
+    ranks.group = system.spawn(worker_group, std::move(args));
+    driver = system.spawn(recorded_driver, record);
+  }
+
+  void record_hosts(worker_group_args& args) {
+    args.note = [this](std::string text) { notes += text + '\n'; };
+    args.journal = [this](std::string_view kind, const metrics& fields) {
+      events.push_back(concat(kind, ' ', to_string(fields)));
+    };
+    args.abandon = [this](const std::string& host) {
+      abandoned.push_back(host);
+    };
+    args.cut_off = [this](const host_agent_actor& agent) {
+      cut_off.push_back(agent);
+    };
+  }
+
+  /// Passes time in which the other host sends its ticks.
+  void pass_alive(int seconds, std::uint64_t incarnation) {
+    for (int i = 0; i < seconds; ++i) {
+      pass_seconds(1);
+      EXPECT_TRUE(tick(incarnation)->value);
+    }
+  }
+
+  std::shared_ptr<answer<void>> tick(std::uint64_t incarnation,
+                                     std::uint32_t host = 1) {
+    return system.ask<void>(ranks.group, host_tick{host, incarnation});
+  }
+
+  void start() {
+    send_anonymous(ranks.group, start_attempt{3, {}, 0}, driver);
+    system.settle();
+  }
+
+  /// Another host's agent says hello and, without a problem, has ranks.
+  host_accepted join(std::uint64_t incarnation, error problem = {},
+                     std::uint64_t launch = 0) {
+    elsewhere = std::make_shared<recorded_launcher>();
+    other = system.spawn(host_agent, host_agent_args{elsewhere});
+    agent_hello hello;
+    hello.facts.incarnation = incarnation;
+    hello.facts.host = "h1";
+    hello.facts.launch = launch;
+    hello.facts.clock_ms = clock_in_ms(clock);
+    hello.facts.address = "10.0.0.2";
+    hello.facts.driver_address = "10.0.0.1";
+    auto answer = system.ask<host_accepted>(
+      ranks.group, hello, caf::actor_cast<caf::strong_actor_ptr>(other));
+    if (!answer->value) {
+      ADD_FAILURE() << answer->failure.message;
+      return {};
+    }
+    checked = system.ask<void>(
+      ranks.group, host_checked{answer->value->node_rank, incarnation,
+                                std::move(problem), address});
+    return *answer->value;
+  }
+
+  /// An attempt with one rank on each host runs.
+  void start_with(played_ranks& theirs) {
+    start();
+    join(1);
+    theirs.attempt = 3;
+    theirs.agent = other;
+    theirs.launcher = elsewhere;
+    ranks.rise(0);
+    theirs.rise(1);
+  }
+
+  /// The other host is about to leave.
+  void notice(std::int64_t grace_ms) {
+    send_anonymous(ranks.group, host_notice{1, 1, "SIGTERM", grace_ms});
+    system.settle();
+  }
+
+  /// The host of *theirs* is about to leave, and no loop leaves by itself.
+  void expect_ended_for(played_ranks& theirs) {
+    notice(20'000);
+    pass_alive(15, 1);
+    EXPECT_TRUE(ranks.asked_to_end(0));
+    EXPECT_TRUE(theirs.asked_to_end(1));
+    ranks.obey(0);
+    theirs.obey(1);
+    ASSERT_EQ(record->ended.size(), 1u);
+    EXPECT_THAT(record->ended[0].left_for,
+                testing::HasSubstr("host h1 is about to"));
+  }
+
+  void lose() {
+    caf::anon_send_exit(other, caf::exit_reason::remote_link_unreachable);
+    system.settle();
+  }
+
+  std::string address; ///< On the interface that was asked for.
+  std::shared_ptr<recorded_launcher> elsewhere;
+  host_agent_actor other;
+  std::shared_ptr<answer<void>> checked;
+  std::chrono::system_clock::time_point clock =
+    std::chrono::system_clock::now(); ///< Of the other host.
+  std::string notes;
+  std::vector<std::string> events;
+  std::vector<std::string> abandoned;
+  std::vector<host_agent_actor> cut_off;
+};
+
+} // namespace troupe::internal::test

@@ -1,0 +1,343 @@
+// The worker group of an elastic run, as hosts are lost and join.
+
+#include <csignal>
+
+#include "tests/actors/joining_host_fixture.hpp"
+#include "troupe/actors/protocol/error_code.hpp"
+#include "troupe/runtime/text.hpp"
+
+namespace troupe::internal::test {
+
+using testing::HasSubstr;
+
+/// An elastic run on the driver's host and two others, with one rank each.
+class elastic_group_test : public joining_host_test {
+protected:
+  elastic_group_test() { spawn(resize_policy::next_checkpoint); }
+
+  void spawn(resize_policy policy) {
+    caf::anon_send_exit(ranks.group, caf::exit_reason::user_shutdown);
+    system.settle();
+    ranks.agent = system.spawn(host_agent, host_agent_args{ranks.launcher});
+    agent_facts own;
+    own.incarnation = 100;
+    own.host = "h0";
+    worker_group_args args;
+    args.hosts = {{ranks.agent, 0, 1}, {{}, 1, 1}, {{}, 2, 1}};
+    args.plan = plan;
+    args.plan.world = {2, 3};
+    args.plan.resize = policy;
+    args.roster = std::make_shared<host_roster>(
+      3, own, host_limits{.join = ms{1500}, .min_ranks = 2}, "10.0.0.1 port 7",
+      std::vector<int>{1, 1, 1});
+    record_hosts(args);
+    ranks.group = system.spawn(worker_group, std::move(args));
+  }
+
+  /// An agent joins; its ranks are played by *theirs*.
+  void join_as(played_ranks& theirs, std::uint64_t incarnation) {
+    join(incarnation);
+    theirs.attempt = ranks.attempt;
+    theirs.agent = other;
+    theirs.launcher = elsewhere;
+  }
+
+  void begin(std::uint64_t attempt, std::uint64_t first_report = 0) {
+    ranks.attempt = attempt;
+    for (auto* theirs : {&second, &third})
+      theirs->attempt = attempt;
+    send_anonymous(ranks.group, start_attempt{attempt, {}, first_report},
+                   driver);
+    system.settle();
+  }
+
+  /// The first attempt has all three hosts.
+  void start_three() {
+    join_as(second, 1);
+    join_as(third, 2);
+    begin(3);
+    ranks.rise(0);
+    second.rise(1);
+    third.rise(2);
+  }
+
+  /// The first one has two hosts, since the third does not come in time.
+  void start_two() {
+    join_as(second, 1);
+    begin(3);
+    pass_alive(3, 1);
+    ranks.rise(0);
+    second.rise(1);
+  }
+
+  played_ranks second{system};
+  played_ranks third{system};
+};
+
+TEST_F(elastic_group_test, starts_with_enough_hosts_after_the_join_limit) {
+  join_as(second, 1);
+  begin(3);
+  EXPECT_TRUE(ranks.launcher->launched.empty()) << "it waits for all";
+  pass_alive(3, 1);
+  ASSERT_EQ(second.launcher->prepared.size(), 1u);
+  EXPECT_EQ(second.launcher->prepared[0].world_size, 2);
+  ranks.rise(0);
+  second.rise(1);
+  ASSERT_EQ(record->started.size(), 1u);
+  EXPECT_EQ(record->started[0].world_size, 2);
+}
+
+TEST_F(elastic_group_test, goes_on_without_a_host_that_is_lost) {
+  start_three();
+  EXPECT_EQ(record->started.at(0).world_size, 3);
+  caf::anon_send_exit(second.agent, caf::exit_reason::remote_link_unreachable);
+  system.settle();
+  ranks.kill(0, SIGKILL);
+  third.kill(2, SIGKILL);
+  EXPECT_EQ(failure_of(1).kind, kind::lost);
+  EXPECT_THAT(record->failed[0].left_for, HasSubstr("host h1 is lost"));
+  begin(4);
+  // At once, and the last host has the second rank.
+  ASSERT_EQ(third.launcher->prepared.size(), 1u);
+  EXPECT_EQ(third.launcher->prepared[0].rank, 1);
+  EXPECT_EQ(third.launcher->prepared[0].node_rank, 1);
+  EXPECT_EQ(third.launcher->prepared[0].world_size, 2);
+  ranks.rise(0);
+  third.rise(1);
+  EXPECT_EQ(record->started.at(1).world_size, 2);
+  // It works with them.
+  auto answer = ranks.report(0, 0);
+  third.report(1, 0);
+  answer_batch();
+  EXPECT_TRUE(answer->value);
+}
+
+// Both freeze in the same second, but the network breaks for one of them.
+TEST_F(elastic_group_test, two_hosts_that_are_lost_at_once_are_no_failure) {
+  start_three();
+  caf::anon_send_exit(second.agent, caf::exit_reason::remote_link_unreachable);
+  system.settle();
+  EXPECT_EQ(third.launcher->killed, std::vector{2});
+  ranks.kill(0, SIGKILL);
+  pass_seconds(1);
+  tick(2, 2); // Its last sign of life.
+  pass_seconds(11);
+  ASSERT_EQ(record->failed.size(), 1u);
+  EXPECT_THAT(record->failed[0].left_for, HasSubstr("host h1 is lost"));
+  EXPECT_EQ(abandoned.size(), 2u);
+}
+
+TEST_F(elastic_group_test,
+       a_rank_that_is_killed_before_its_host_is_no_failure) {
+  start_three();
+  second.kill(1, SIGKILL);
+  caf::anon_send_exit(second.agent, caf::exit_reason::remote_link_unreachable);
+  system.settle();
+  ranks.kill(0, SIGKILL);
+  third.kill(2, SIGKILL);
+  EXPECT_EQ(failure_of(1).kind, kind::signal);
+  EXPECT_THAT(record->failed[0].left_for, HasSubstr("host h1 is lost"));
+}
+
+// The order to start ranks comes back as an error, too.
+TEST_F(elastic_group_test, a_host_lost_as_its_ranks_start_is_no_failure) {
+  join_as(second, 1);
+  join_as(third, 2);
+  system.hold(second.agent);
+  caf::anon_send_exit(second.agent, caf::exit_reason::remote_link_unreachable);
+  begin(3);
+  system.release();
+  ranks.kill(0, SIGKILL);
+  third.kill(2, SIGKILL);
+  EXPECT_EQ(failure_of(1).kind, kind::lost);
+  EXPECT_THAT(record->failed[0].left_for, HasSubstr("host h1 is lost"));
+}
+
+TEST_F(elastic_group_test, grows_with_a_host_that_answers_again) {
+  start_three();
+  for (int i = 0; i < 4; ++i) {
+    pass_seconds(1);
+    tick(1, 1);
+  }
+  ranks.kill(0, SIGSEGV);
+  second.kill(1, SIGKILL);
+  third.kill(2, SIGKILL);
+  begin(4);
+  ranks.rise(0);
+  second.rise(1);
+  EXPECT_EQ(record->started.at(1).world_size, 2) << "without the silent host";
+  tick(2, 2);
+  checkpoint_part part;
+  part.name = "c0";
+  auto answer = ranks.report(0, 0, {}, part);
+  second.report(1, 0);
+  answer_batch();
+  ASSERT_TRUE(answer->value);
+  ASSERT_TRUE(answer->value->stop);
+  EXPECT_EQ(answer->value->stop->reason, "the run grows from 2 to 3 ranks");
+}
+
+TEST_F(elastic_group_test, a_rank_that_fails_by_itself_is_a_failure) {
+  start_three();
+  second.kill(1, SIGKILL);
+  ranks.kill(0, SIGKILL);
+  third.kill(2, SIGKILL);
+  EXPECT_EQ(failure_of(1).kind, kind::signal);
+  EXPECT_EQ(record->failed[0].left_for, "");
+}
+
+TEST_F(elastic_group_test, an_exception_since_a_host_is_silent_is_its_loss) {
+  start_two();
+  pass_alive(1, 1);
+  pass_seconds(5);
+  ranks.end_loop(0, {ec::rank_failed, "the other side closed its connection"});
+  ranks.exit(0);
+  pass_seconds(6);
+  ASSERT_EQ(record->failed.size(), 1u);
+  EXPECT_EQ(failure_of(0).kind, kind::exception);
+  EXPECT_THAT(record->failed[0].left_for, HasSubstr("host h1 is lost"));
+}
+
+TEST_F(elastic_group_test, an_exception_before_the_last_sign_of_a_host_counts) {
+  start_two();
+  ranks.end_loop(0, {ec::rank_failed, "diverged"});
+  ranks.exit(0);
+  pass_alive(2, 1);
+  pass_seconds(12);
+  ASSERT_EQ(record->failed.size(), 1u);
+  EXPECT_EQ(record->failed[0].left_for, "");
+}
+
+TEST_F(elastic_group_test, too_few_hosts_wait_and_end_the_run) {
+  start_two();
+  caf::anon_send_exit(second.agent, caf::exit_reason::remote_link_unreachable);
+  system.settle();
+  ranks.kill(0, SIGKILL);
+  EXPECT_THAT(record->failed.at(0).left_for, HasSubstr("is lost"));
+  begin(4);
+  EXPECT_EQ(record->failed.size(), 1u) << "it waits";
+  pass_seconds(3);
+  ASSERT_EQ(record->failed.size(), 2u);
+  EXPECT_TRUE(record->failed[1].is_final);
+}
+
+TEST_F(elastic_group_test, grows_after_a_report_with_a_checkpoint) {
+  start_two();
+  join_as(third, 2);
+  EXPECT_TRUE(third.launcher->launched.empty());
+  auto answer = ranks.report(0, 0);
+  second.report(1, 0);
+  answer_batch();
+  ASSERT_TRUE(answer->value);
+  EXPECT_FALSE(answer->value->stop) << "without a checkpoint";
+  checkpoint_part part;
+  part.name = "c1";
+  answer = ranks.report(0, 1, {}, part);
+  second.report(1, 1);
+  answer_batch();
+  ASSERT_TRUE(answer->value->stop);
+  EXPECT_EQ(answer->value->stop->index, 1u);
+  EXPECT_EQ(answer->value->stop->kind, stop_info::kind_type::continues);
+  EXPECT_EQ(answer->value->stop->reason, "the run grows from 2 to 3 ranks");
+  ranks.finish(0);
+  second.finish(1);
+  ASSERT_EQ(record->ended.size(), 1u);
+  EXPECT_EQ(record->ended[0].left_for, "the run grows from 2 to 3 ranks");
+  begin(4, 2);
+  ASSERT_EQ(third.launcher->prepared.size(), 1u);
+  EXPECT_EQ(third.launcher->prepared[0].rank, 2);
+  EXPECT_EQ(third.launcher->prepared[0].world_size, 3);
+}
+
+TEST_F(elastic_group_test, does_not_grow_if_that_is_never_wished) {
+  spawn(resize_policy::never);
+  start_two();
+  join_as(third, 2);
+  checkpoint_part part;
+  part.name = "c0";
+  auto answer = ranks.report(0, 0, {}, part);
+  second.report(1, 0);
+  answer_batch();
+  ASSERT_TRUE(answer->value);
+  EXPECT_FALSE(answer->value->stop);
+}
+
+/// An elastic run whose own hosts, the driver's and a launched one, have room
+/// for two of its three ranks.
+class guest_group_test : public elastic_group_test {
+protected:
+  guest_group_test() {
+    caf::anon_send_exit(ranks.group, caf::exit_reason::user_shutdown);
+    system.settle();
+    ranks.agent = system.spawn(host_agent, host_agent_args{ranks.launcher});
+    agent_facts own;
+    own.incarnation = 100;
+    own.host = "h0";
+    worker_group_args args;
+    args.hosts = {{ranks.agent, 0, 1}, {{}, 1, 1}};
+    args.plan = plan;
+    args.plan.world = {2, 3};
+    args.plan.resize = resize_policy::next_checkpoint;
+    args.leaves_as_one = true;
+    args.roster = std::make_shared<host_roster>(
+      std::vector<std::string>{"h1"}, own,
+      host_limits{.join = ms{1500}, .min_ranks = 2, .max_ranks = 3},
+      "10.0.0.1 port 7", [] { return 0.0; }, std::vector<int>{1, 1});
+    args.launches.begin = [this](std::size_t, std::uint64_t launch) {
+      launched = launch;
+    };
+    args.launches.arrived = args.launches.end = [](std::uint64_t) {};
+    record_hosts(args);
+    ranks.group = system.spawn(worker_group, std::move(args));
+    begin(3);
+    join(1, {}, launched);
+    play(second);
+    ranks.rise(0);
+    second.rise(1);
+  }
+
+  void play(played_ranks& theirs) {
+    theirs.attempt = ranks.attempt;
+    theirs.agent = other;
+    theirs.launcher = elsewhere;
+  }
+
+  std::uint64_t launched = 0;
+};
+
+TEST_F(guest_group_test, a_host_that_was_not_planned_has_ranks_after_a_report) {
+  EXPECT_EQ(join(2).node_rank, 2u);
+  play(third);
+  EXPECT_TRUE(third.launcher->launched.empty());
+  checkpoint_part part;
+  part.name = "c0";
+  auto answer = ranks.report(0, 0, {}, part);
+  second.report(1, 0);
+  answer_batch();
+  ASSERT_TRUE(answer->value->stop);
+  EXPECT_EQ(answer->value->stop->reason, "the run grows from 2 to 3 ranks");
+  ranks.finish(0);
+  second.finish(1);
+  ASSERT_EQ(record->ended.size(), 1u);
+  begin(4, 1);
+  ASSERT_EQ(third.launcher->prepared.size(), 1u);
+  EXPECT_EQ(third.launcher->prepared[0].rank, 2);
+  EXPECT_EQ(third.launcher->prepared[0].node_rank, 2);
+  EXPECT_EQ(third.launcher->prepared[0].world_size, 3);
+}
+
+TEST_F(guest_group_test, a_guest_that_is_about_to_leave_does_so_alone) {
+  join(2);
+  send_anonymous(ranks.group, host_notice{2, 2, "SIGTERM", 5000});
+  system.settle();
+  EXPECT_TRUE(record->preempts.empty());
+  EXPECT_EQ(cut_off, std::vector<host_agent_actor>{other});
+}
+
+TEST_F(elastic_group_test, the_first_host_is_called_by_the_last_with_ranks) {
+  start_three();
+  EXPECT_EQ(ranks.launcher->prepared.at(0).host_address, "10.0.0.1");
+  EXPECT_EQ(third.launcher->prepared.at(0).host_address, "10.0.0.2");
+}
+
+} // namespace troupe::internal::test

@@ -148,9 +148,7 @@ void replacing_loop(train_context& context, const loop_plan& plan) {
 class rank_watch {
 public:
   rank_watch(caf::actor_system& system, const run_control_actor& run)
-    : actor_(system.spawn(
-      follower, run,
-      std::function{[this](const ranks_changed& x) { note(x); }})) {}
+    : actor_(system.spawn(follower, run, news_)) {}
 
   ~rank_watch() { caf::anon_send_exit(actor_, caf::exit_reason::kill); }
 
@@ -162,30 +160,35 @@ public:
   }
 
   ranks_changed wait(const std::function<bool(const ranks_changed&)>& f) {
-    std::unique_lock lock{mutex_};
-    auto is_there = changed_.wait_for(lock, 60s, [&] { return f(last_); });
+    std::unique_lock lock{news_->mutex};
+    auto is_there =
+      news_->changed.wait_for(lock, 60s, [&] { return f(news_->last); });
     EXPECT_TRUE(is_there);
-    return last_;
+    return news_->last;
   }
 
 private:
+  /// Shared with the actor, which may still take a message when the watch goes.
+  struct news {
+    std::mutex mutex;
+    std::condition_variable changed;
+    ranks_changed last;
+  };
+
   static rank_observer_actor::behavior_type
   follower(rank_observer_actor::pointer self, const run_control_actor& run,
-           std::function<void(const ranks_changed&)> note) {
+           const std::shared_ptr<news>& all) {
+    auto note = [all](const ranks_changed& x) {
+      std::lock_guard guard{all->mutex};
+      all->last = x;
+      all->changed.notify_all();
+    };
     request(self, run, 30s, follow_ranks{}, rank_observer_actor{self})
       .then(note, [](const caf::error& x) { ADD_FAILURE() << to_string(x); });
     return {note};
   }
 
-  void note(const ranks_changed& x) {
-    std::lock_guard guard{mutex_};
-    last_ = x;
-    changed_.notify_all();
-  }
-
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  ranks_changed last_;
+  std::shared_ptr<news> news_ = std::make_shared<news>();
   rank_observer_actor actor_;
 };
 
@@ -529,11 +532,11 @@ end_recorder(run_observer_actor::pointer,
 } // namespace
 
 TEST_F(rank_mailbox_test, a_service_of_its_own_has_several_runs_at_once) {
-  plain_config own_settings;
-  caf::actor_system own{own_settings};
   std::mutex mutex;
   std::condition_variable changed;
   std::map<std::string, run_status_kind> ends;
+  plain_config own_settings;
+  caf::actor_system own{own_settings};
   auto recorder = own.spawn(end_recorder, std::function{[&](ended_run x) {
                               std::lock_guard guard{mutex};
                               ends[fs::path{x.path}.filename().string()] =

@@ -89,12 +89,9 @@ host_decisions host_states::on_launcher_ended(std::size_t host,
   if (x.launch != launch)
     return out;
   x.launch.reset();
-  x.launcher_ended = now;
   if (x.state == host_state::launching || x.state == host_state::connecting)
     launch_failed(host, std::move(words), may_help, now, out);
-  else if (x.state == host_state::suspect && !x.is_connected)
-    lose(host, std::move(words), now, out);
-  // An agent that is connected outlives its launcher.
+  // An agent that has come outlives its launcher.
   decide(now, out);
   return out;
 }
@@ -109,16 +106,14 @@ host_decisions host_states::on_hello(std::size_t host,
     return out;
   }
   x.heard = now;
-  x.is_connected = true;
   if (x.incarnation == incarnation) {
     if (x.state == host_state::suspect)
       x.state = x.before;
   } else {
     if (has_agent(x)) {
-      auto state = x.state == host_state::suspect ? x.before : x.state;
       fence(host, out);
-      out.push_back(host_lost{host, "another agent has taken its place",
-                              state == host_state::serving, false, now});
+      out.push_back(
+        host_lost{host, "another agent has taken its place", false, now});
     }
     x.incarnation = incarnation;
     x.state = host_state::ready;
@@ -166,31 +161,12 @@ host_decisions host_states::on_tick(std::size_t host, std::uint64_t incarnation,
     out.push_back(fence_agent{host, incarnation});
     return out;
   }
-  if (!x.is_connected)
-    return out; // Sent before its connection broke.
   x.heard = now;
   if (x.state == host_state::suspect) {
     x.state = x.before;
     out.push_back(host_answers{host});
     decide(now, out);
   }
-  return out;
-}
-
-host_decisions host_states::on_disconnected(std::size_t host,
-                                            std::uint64_t incarnation,
-                                            time_point now) {
-  host_decisions out;
-  auto& x = hosts_[host];
-  if (x.incarnation != incarnation || !x.is_connected)
-    return out;
-  x.is_connected = false;
-  x.heard = now;
-  suspect(x);
-  // The end of an agent may show at its launcher first.
-  if (x.launcher_ended && since(now, *x.launcher_ended) < limits_.tick)
-    lose(host, "its connection closed, and its launcher ended", now, out);
-  decide(now, out);
   return out;
 }
 
@@ -212,18 +188,9 @@ host_decisions host_states::on_draining(std::size_t host,
   if (x.incarnation != incarnation)
     return out;
   x.gone_at = now + grace;
-  auto serves = state_behind(x) == host_state::serving;
-  (x.state == host_state::suspect ? x.before : x.state) = host_state::draining;
+  auto serves =
+    std::exchange(state_behind(x), host_state::draining) == host_state::serving;
   if (!serves)
-    let_go(host, now, out);
-  decide(now, out);
-  return out;
-}
-
-host_decisions host_states::on_left(std::size_t host, std::uint64_t incarnation,
-                                    time_point now) {
-  host_decisions out;
-  if (hosts_[host].incarnation == incarnation)
     let_go(host, now, out);
   decide(now, out);
   return out;
@@ -242,7 +209,7 @@ void host_states::let_go(std::size_t host, time_point now,
 void host_states::on_attempt_started(const std::vector<std::size_t>& hosts) {
   for (auto i : hosts) {
     auto& x = hosts_[i];
-    auto& state = x.state == host_state::suspect ? x.before : x.state;
+    auto& state = state_behind(x);
     if (state == host_state::ready)
       state = host_state::serving;
   }
@@ -252,7 +219,7 @@ host_decisions host_states::on_attempt_ended(time_point now) {
   host_decisions out;
   for (std::size_t i = 0; i < hosts_.size(); ++i) {
     auto& x = hosts_[i];
-    auto& state = x.state == host_state::suspect ? x.before : x.state;
+    auto& state = state_behind(x);
     if (state == host_state::serving)
       state = host_state::ready;
     else if (state == host_state::draining)
@@ -291,7 +258,6 @@ void host_states::launch(std::size_t host, time_point now,
   x.state = host_state::launching;
   x.next_launch.reset();
   x.launch = ++launches_;
-  x.launcher_ended.reset();
   x.launched = now;
   ++x.launches;
   out.push_back(launch_agent{host, *x.launch});
@@ -313,8 +279,8 @@ void host_states::lose(std::size_t host, std::string cause, time_point now,
   fence(host, out);
   drop_launcher(host, out);
   x.words = std::move(cause);
-  out.push_back(host_lost{host, x.words, state == host_state::serving,
-                          state == host_state::draining, x.heard});
+  out.push_back(
+    host_lost{host, x.words, state == host_state::draining, x.heard});
   x.state = state == host_state::draining ? host_state::left : host_state::lost;
   plan_launch(host, true, now, out);
 }
@@ -340,19 +306,11 @@ void host_states::fence(std::size_t host, host_decisions& out) {
   if (x.fenced.size() > max_fenced)
     x.fenced.pop_front();
   x.incarnation.reset();
-  x.is_connected = false;
 }
 
 void host_states::drop_launcher(std::size_t host, host_decisions& out) {
   if (auto launch = std::exchange(hosts_[host].launch, std::nullopt))
     out.push_back(end_launcher{host, *launch});
-}
-
-void host_states::suspect(record& x) {
-  if (x.state == host_state::suspect)
-    return;
-  x.before = x.state;
-  x.state = host_state::suspect;
 }
 
 void host_states::check_host(std::size_t host, time_point now,
@@ -367,15 +325,11 @@ void host_states::check_host(std::size_t host, time_point now,
   } else if (has_agent(x)) {
     auto silence = since(now, x.heard);
     if (silence >= limits_.host_timeout) {
-      lose(host,
-           x.is_connected
-             ? concat("it did not answer for ", silence.count(), " ms")
-             : concat("its connection broke ", silence.count(),
-                      " ms ago and did not come back"),
-           now, out);
+      lose(host, concat("it did not answer for ", silence.count(), " ms"), now,
+           out);
     } else if (silence >= limits_.suspect_after
                && x.state != host_state::suspect) {
-      suspect(x);
+      x.before = std::exchange(x.state, host_state::suspect);
       out.push_back(host_suspected{host, silence});
     }
   }
@@ -473,7 +427,7 @@ std::string host_states::missing_text(const record& x) const {
     case host_state::connecting:
       return concat("launched, but its agent did not connect to ", addresses_);
     case host_state::suspect:
-      return x.is_connected ? "does not answer" : "its connection broke";
+      return "does not answer";
     case host_state::draining:
       return "is about to leave";
     default:

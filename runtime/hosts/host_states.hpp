@@ -24,7 +24,7 @@ enum class host_state : std::uint8_t {
   connecting, ///< Launched; its agent has not said hello.
   ready,      ///< Its agent waits for an attempt.
   serving,    ///< Runs ranks of the current attempt.
-  suspect,    ///< Does not answer, or its connection broke; may come back.
+  suspect,    ///< Does not answer; may come back.
   lost,       ///< Its agent is gone: is launched again later, or comes back.
   given_up,   ///< Is not launched again.
   draining,   ///< Is about to leave, for example to be preempted.
@@ -41,8 +41,7 @@ struct host_limits {
   /// may take.
   duration join{120'000};
 
-  /// A host that is silent, or without a connection, for this long is lost. A
-  /// cut that heals sooner costs nothing.
+  /// A host that is silent for this long is lost.
   duration host_timeout{10'000};
 
   duration tick{1000}; ///< From one sign of a host to the next.
@@ -96,7 +95,6 @@ struct host_answers {
 struct host_lost {
   std::size_t host = 0;
   std::string cause;
-  bool was_serving = false;
   bool was_draining = false; ///< It had said that it would go.
   std::chrono::steady_clock::time_point heard{}; ///< The last sign of it.
 };
@@ -193,9 +191,6 @@ public:
   host_decisions on_tick(std::size_t host, std::uint64_t incarnation,
                          time_point now);
 
-  host_decisions on_disconnected(std::size_t host, std::uint64_t incarnation,
-                                 time_point now);
-
   /// The agent is gone for good: it does not connect again.
   host_decisions on_gone(std::size_t host, std::uint64_t incarnation,
                          std::string cause, time_point now);
@@ -205,10 +200,6 @@ public:
   /// once it may be back.
   host_decisions on_draining(std::size_t host, std::uint64_t incarnation,
                              duration grace, time_point now);
-
-  /// The agent has left in order.
-  host_decisions on_left(std::size_t host, std::uint64_t incarnation,
-                         time_point now);
 
   /// An attempt runs on *hosts*.
   void on_attempt_started(const std::vector<std::size_t>& hosts);
@@ -251,10 +242,8 @@ private:
     host_state state = host_state::expected;
     host_state before = host_state::ready; ///< It became suspect.
     std::optional<std::uint64_t> incarnation;
-    bool is_connected = false;
     time_point heard{};
     std::optional<std::uint64_t> launch; ///< Its launcher has not ended.
-    std::optional<time_point> launcher_ended;
     int launches = 0;
     int failures_in_a_row = 0;
     time_point launched{};
@@ -270,7 +259,7 @@ private:
   bool has_agent(const record& x) const { return x.incarnation.has_value(); }
 
   /// What a host that is suspect was before.
-  static host_state state_behind(const record& x) {
+  static host_state& state_behind(record& x) {
     return x.state == host_state::suspect ? x.before : x.state;
   }
 
@@ -287,7 +276,6 @@ private:
                    host_decisions& out);
   void fence(std::size_t host, host_decisions& out);
   void drop_launcher(std::size_t host, host_decisions& out);
-  void suspect(record& x);
   void check_host(std::size_t host, time_point now, host_decisions& out);
   void decide(time_point now, host_decisions& out);
   void skip_standstill(time_point now);

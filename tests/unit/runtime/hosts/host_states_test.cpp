@@ -46,8 +46,7 @@ std::string line(const host_decision& x) {
       return concat("answers ", x.host);
     }
     std::string operator()(const host_lost& x) {
-      return concat("lost ", x.host, x.was_serving ? ", serving: " : ": ",
-                    x.cause);
+      return concat("lost ", x.host, ": ", x.cause);
     }
     std::string operator()(const host_given_up& x) {
       return concat("given up ", x.host, ": ", x.cause);
@@ -90,10 +89,6 @@ protected:
 
   lines tick(std::size_t host, std::uint64_t incarnation) {
     return to_lines(states->on_tick(host, incarnation, now));
-  }
-
-  lines disconnect(std::size_t host, std::uint64_t incarnation) {
-    return to_lines(states->on_disconnected(host, incarnation, now));
   }
 
   lines launcher_ended(std::size_t host, std::uint64_t launch,
@@ -256,7 +251,7 @@ TEST_F(host_states_test, HS_3_gives_a_host_up_after_its_budget) {
   EXPECT_EQ(state(1), host_state::ready);
 }
 
-TEST_F(host_states_test, does_not_repeat_what_can_not_help) {
+TEST_F(host_states_test, does_not_repeat_what_cannot_help) {
   make(2);
   gather();
   EXPECT_THAT(launcher_ended(1, 2, "exit code 78", false),
@@ -299,46 +294,17 @@ TEST_F(host_states_test, loses_a_host_after_the_timeout_and_launches_it_again) {
   EXPECT_THAT(pass(seconds{9}, {0}), ElementsAre("suspected 1 after 3000"));
   EXPECT_THAT(pass(seconds{1}, {0}),
               ElementsAre("fence 1 of 1", "end launcher 2 of 1",
-                          "lost 1, serving: it did not answer for 10000 ms"));
+                          "lost 1: it did not answer for 10000 ms"));
   EXPECT_EQ(state(1), host_state::lost);
   EXPECT_THAT(pass(seconds{1}, {0}), ElementsAre("launch 1 as 3"));
   EXPECT_THAT(hello(1, 2), IsEmpty());
   EXPECT_EQ(state(1), host_state::ready); // For the next attempt.
 }
 
-TEST_F(host_states_test, lets_a_broken_connection_heal) {
-  serve(2);
-  EXPECT_THAT(disconnect(1, 1), IsEmpty());
-  EXPECT_EQ(state(1), host_state::suspect);
-  EXPECT_THAT(tick(1, 1), IsEmpty()); // Was under way.
-  EXPECT_EQ(state(1), host_state::suspect);
-  EXPECT_THAT(pass(seconds{9}, {0}), IsEmpty());
-  EXPECT_THAT(hello(1, 1), IsEmpty());
-  EXPECT_EQ(state(1), host_state::serving);
-  EXPECT_THAT(disconnect(1, 1), IsEmpty());
-  EXPECT_THAT(pass(seconds{10}, {0}),
-              ElementsAre("fence 1 of 1", "end launcher 2 of 1",
-                          "lost 1, serving: its connection broke 10000 ms ago "
-                          "and did not come back"));
-}
-
-TEST_F(host_states_test, loses_a_host_at_once_if_its_launcher_ends_as_well) {
-  serve(2);
-  disconnect(1, 1);
-  EXPECT_THAT(launcher_ended(1, 2, "srun: error: task 0: Killed"),
-              ElementsAre("fence 1 of 1",
-                          "lost 1, serving: srun: error: task 0: Killed"));
-  serve(2);
-  EXPECT_THAT(launcher_ended(1, 2, "srun: error: task 0: Killed"), IsEmpty());
-  EXPECT_THAT(disconnect(1, 1),
-              ElementsAre("fence 1 of 1", HasSubstr("lost 1, serving")));
-}
-
 TEST_F(host_states_test, an_agent_outlives_its_launcher) {
   serve(2);
   EXPECT_THAT(launcher_ended(1, 2, "killed"), IsEmpty());
   EXPECT_THAT(pass(seconds{60}, {0, 1}), IsEmpty());
-  EXPECT_THAT(disconnect(1, 1), IsEmpty());
   EXPECT_THAT(hello(1, 1), IsEmpty());
   EXPECT_EQ(state(1), host_state::serving);
 }
@@ -346,14 +312,13 @@ TEST_F(host_states_test, an_agent_outlives_its_launcher) {
 TEST_F(host_states_test, HS_1_a_later_agent_replaces_the_earlier_one) {
   serve(2);
   EXPECT_THAT(hello(1, 2),
-              ElementsAre("fence 1 of 1", "lost 1, serving: another agent has "
+              ElementsAre("fence 1 of 1", "lost 1: another agent has "
                                           "taken its place"));
   EXPECT_TRUE(states->is_current(1, 2));
   EXPECT_EQ(state(1), host_state::ready);
   // The first one connects again, and what it sent still arrives.
   EXPECT_THAT(hello(1, 1), ElementsAre("fence 1 of 1"));
   EXPECT_THAT(tick(1, 1), ElementsAre("fence 1 of 1"));
-  EXPECT_THAT(disconnect(1, 1), IsEmpty());
   EXPECT_TRUE(states->is_current(1, 2));
 }
 
@@ -439,7 +404,6 @@ TEST_F(host_states_test, a_host_without_an_attempt_leaves_at_once) {
 
 TEST_F(host_states_test, waits_are_short_again_after_progress) {
   auto lose_and_wait = [this](std::uint64_t incarnation) {
-    disconnect(0, incarnation);
     pass(seconds{10});
     int waited = 1;
     while (pass(seconds{1}).empty())
@@ -474,7 +438,7 @@ TEST_F(host_states_test, does_not_blame_hosts_for_its_own_standstill) {
 TEST_F(host_states_test, a_group_that_does_not_wait_starts_with_what_is_there) {
   serve(3, {.min_ranks = 2});
   hello(2, 2);
-  disconnect(1, 1);
+  states->on_gone(1, 1, "lost", now);
   states->on_attempt_ended(now);
   EXPECT_THAT(to_lines(states->gather(now, seconds{0})),
               ElementsAre("start 0 2"));
@@ -510,7 +474,7 @@ public:
       auto incarnation = 1 + below(5) + 5 * (epoch_ / 300);
       ++epoch_;
       now_ += milliseconds{below(2500)};
-      switch (below(11)) {
+      switch (below(10)) {
         case 0:
         case 1:
           hello(host, incarnation);
@@ -519,33 +483,30 @@ public:
           follow(states_.on_tick(host, incarnation, now_));
           break;
         case 3:
-          follow(states_.on_disconnected(host, incarnation, now_));
-          break;
-        case 4:
           follow(states_.on_launched(host, launches_[host], now_));
           break;
-        case 5:
+        case 4:
           launching_.erase(host);
           follow(states_.on_launcher_ended(host, launches_[host], "words",
                                            below(8) != 0, now_));
           break;
-        case 6:
+        case 5:
           if (below(8) == 0)
             follow(states_.on_draining(host, incarnation, seconds{9}, now_));
           break;
-        case 7:
-          if (below(8) == 0)
-            follow(states_.on_left(host, incarnation, now_));
-          break;
-        case 8:
+        case 6:
           follow(states_.on_attempt_ended(now_));
           states_.on_attempt_started(states_.usable());
           break;
-        case 9:
+        case 7:
           if (!gathering_) {
             gathering_ = true;
             follow(states_.gather(now_, seconds{below(100)}));
           }
+          break;
+        case 8:
+          if (below(8) == 0)
+            follow(states_.on_gone(host, incarnation, "lost", now_));
           break;
         default:
           follow(states_.check(now_));

@@ -148,7 +148,7 @@ struct run_config {
   /// No progress line and nothing of rank 0's output on the console.
   bool quiet = false;
   /// File, for this user alone, that gets the ticket of agents that the run
-  /// does not launch itself. It holds a key, and goes with the run.
+  /// does not launch itself. It holds a key; the run removes it at its end.
   fs::path agent_ticket;
 };
 

@@ -152,7 +152,7 @@ struct worker_group_state {
     std::optional<preempt_attempt> preemption;
     std::optional<leave_request> leaves;
     /// Hosts that were lost or are about to leave, and why: the loss of ranks
-    /// there is no failure of the run.
+    /// there does not count as a failure.
     std::map<std::size_t, std::string> left_hosts;
     /// Ranks elsewhere whose failures may follow from that, and why.
     std::map<int, std::string> excused;
@@ -199,7 +199,7 @@ struct worker_group_state {
   void show(const host_answers& x);
   void lose(const host_lost& x);
   /// Exceptions of other ranks since the last sign of a lost host may follow
-  /// from its loss: they are no failures of the run either.
+  /// from its loss: they do not count as failures either.
   void excuse_since(const host_lost& x, const std::string& why);
   /// A host is about to leave: its ranks' last checkpoints come before.
   void note_host(const host_notice& x);
@@ -329,7 +329,7 @@ struct worker_group_state {
   void answer_store(const error& reason);
   void check_over();
   attempt_ended how_it_ended() const;
-  /// Why what has failed is no failure of the run; empty: it is one.
+  /// Why the failures of this attempt do not count; empty: they do.
   std::string excuse() const;
 
   /// Calls *f* after *limit* if the attempt is still this one. If the driver

@@ -38,7 +38,7 @@ inline constexpr const char* comet = "comet";
 inline constexpr const char* tensorboard = "tensorboard";
 inline constexpr const char* wandb = "wandb";
 
-/// How names in `checkpoints` begin that are no checkpoints of the run: the
+/// How names in `checkpoints` begin that are not checkpoints of the run: the
 /// unfinished files of an attempt, which the next start removes, ...
 inline constexpr const char* staging_prefix = ".staging-";
 /// ... what retention is removing, ...

@@ -26,7 +26,7 @@ struct dial_args {
   /// Ends the call as soon as this descriptor is readable; -1: none.
   int stop = -1;
 
-  /// What the driver is told first; the `link` of another connection if this
+  /// What is sent to the driver first; the `link` of another connection if this
   /// one resumes it.
   door_greeting greeting{};
 

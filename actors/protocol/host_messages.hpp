@@ -149,8 +149,8 @@ struct host_checked {
 
 TROUPE_INSPECT(host_checked, node_rank, incarnation, problem, address)
 
-/// The agent of another host lives. Sent once a second, each after the answer
-/// to the one before: a driver that stands still gets one.
+/// The agent of another host is alive. Sent once a second, each after the
+/// answer to the one before: a driver that stands still gets one.
 struct host_tick {
   std::uint32_t node_rank = 0;
   std::uint64_t incarnation = 0;

@@ -72,7 +72,7 @@ using worker_group_actor = caf::typed_actor<
   caf::result<host_accepted>(agent_hello, caf::strong_actor_ptr),
   // It has checked its host; answers once the agent counts.
   caf::result<void>(host_checked),
-  // It lives; an error if it does not count any more.
+  // It is alive; an error if it does not count any more.
   caf::result<void>(host_tick),
   // Its host is about to leave.
   caf::result<void>(host_notice),

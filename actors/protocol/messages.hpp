@@ -90,7 +90,7 @@ struct attempt_failed {
   error reason;         ///< One sentence for all of it.
   std::map<int, rank_failure> ranks;
   bool is_final = false; ///< No other attempt would be better.
-  /// Why that is no failure of the run, which continues; empty: it is one.
+  /// Why that does not count as a failure of the run; empty: it does.
   std::string left_for;
 };
 

@@ -207,7 +207,7 @@ std::size_t resumable_link::take_records(std::span<std::byte> to) {
   return filled;
 }
 
-/// False: the other side has finished, or sends what is no record.
+/// False: the other side has finished, or sends something else than a record.
 bool resumable_link::take_header(std::span<const std::byte> header) {
   std::uint32_t size = 0;
   std::uint64_t received = 0;

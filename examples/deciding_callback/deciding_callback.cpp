@@ -1,5 +1,5 @@
 // A callback that sees the reports of all ranks and ends the run: as finished
-// once their mean loss is low enough, as aborted once it is no number. No
+// once their mean loss is low enough, as aborted once it is NaN. No
 // LibTorch.
 
 #include <cmath>
@@ -9,7 +9,7 @@
 #include <troupe/train.hpp>
 
 struct config {
-  double lr = 0.5;      // above 2 the loss grows until it is no number
+  double lr = 0.5;      // above 2 the loss grows until it is NaN
   double target = 0.02; // of the mean loss over all ranks
   int epochs = 1000;
 
@@ -30,7 +30,7 @@ public:
     troupe::fs::ofstream{run.folder(name()) / "losses.txt", std::ios::app}
       << run.report_index << ' ' << loss.mean << ' ' << loss.std << '\n';
     if (!std::isfinite(loss.mean))
-      run.control.stop("the loss is no number after report "
+      run.control.stop("the loss is not a number after report "
                        + std::to_string(run.report_index));
     else if (loss.mean < target_)
       run.control.request_stop("the mean loss of all ranks is low enough");

@@ -74,7 +74,7 @@ public:
     }
   }
 
-  /// Prints what was seen; whether all is as it should be.
+  /// Prints what was seen. Returns whether all is as it should be.
   bool report() {
     std::printf("round       answers  mean error\n");
     for (auto& [round, x] : rounds_)

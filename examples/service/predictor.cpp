@@ -26,7 +26,7 @@ loader(troupe::run_observer_actor::stateful_pointer<loader_state> self,
       self->state.run_name = x.run.name;
       return troupe::callback_done{};
     },
-    // The run goes on meanwhile, but keeps this checkpoint until the answer.
+    // The run continues meanwhile, but keeps this checkpoint until the answer.
     [self, predictor](const troupe::after_report& x) {
       troupe::callback_done done;
       if (!x.checkpoint)

@@ -1,6 +1,6 @@
 // Searches for the learning rate and momentum with which a line is fitted best:
 // a dozen trials, each a run of its own, the worse ones ended early. No
-// LibTorch. Start it again after Ctrl-C or `kill -9`, and it goes on.
+// LibTorch. Start it again after Ctrl-C or `kill -9`, and it continues.
 
 #include <cstdio>
 #include <random>

@@ -18,8 +18,8 @@ enum class placement : std::uint8_t {
               ///< closures.
 };
 
-/// A number of ranks; or the fewest and the most of an elastic run, which goes
-/// on with fewer if hosts are lost, and with more if they come.
+/// A number of ranks; or the fewest and the most of an elastic run, which
+/// continues with fewer if hosts are lost, and with more if they come.
 struct worker_count {
   int min = 1;
   int max = 1;

@@ -184,8 +184,8 @@ public:
   /// Whether `stop_group` waits for its answer.
   bool is_stopping() const noexcept { return stopping_; }
 
-  /// Whether the group of *attempt* is to run until its ranks end: the run goes
-  /// on only after an event about that end.
+  /// Whether the group of *attempt* is to run until its ranks end: the run
+  /// continues only after an event about that end.
   bool awaits_group(std::uint64_t attempt) const noexcept {
     return !stopping_ && attempt == group_
            && (state_ == run_state::running || state_ == run_state::scheduling);

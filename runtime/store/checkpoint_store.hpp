@@ -174,7 +174,7 @@ private:
   expected<void> remove(const doomed_checkpoint& x);
   /// What *x* is called while it is removed.
   static std::string evicted_name(const doomed_checkpoint& x);
-  /// Renames the folder of *x* to be removed; the new name.
+  /// Renames the folder of *x* before its removal. Returns the new name.
   expected<std::string> put_away(const doomed_checkpoint& x) const;
   void remove_doomed();
   /// Removes those of `evicted_` that *may_remove*, each once.
@@ -183,8 +183,8 @@ private:
   void remove_answered();
   /// Checkpoints that retention has evicted and that still exist.
   expected<std::vector<kept_checkpoint>> find_doomed();
-  /// Gives *x* its name back if a driver died before it removed any of it;
-  /// whether it did.
+  /// Gives *x* its name back if a driver died before it removed any of it.
+  /// Returns whether it did.
   expected<bool> recall(const doomed_checkpoint& x);
   /// Saves the state without the rotten checkpoint *name*, and in the same step
   /// with what retention had evicted for a newer one.
@@ -195,7 +195,7 @@ private:
   /// manifest. The run may have had another name, its folder can be moved.
   expected<manifest> verify(const std::string& name, std::uint64_t index,
                             std::uint64_t attempt) const;
-  /// Makes the files of *x*, which is whole, the run's alone; its manifest.
+  /// Makes the files of *x* (whole) the run's alone. Returns its manifest.
   expected<manifest> separate(const kept_checkpoint& x, manifest its);
   checkpoint handle(const std::string& name) const {
     return checkpoint::from_directory(checkpoints_.path() / name);

@@ -1,5 +1,5 @@
-// Runs that callbacks and other actors end, and what those that follow one are
-// told.
+// Runs that callbacks and other actors end, and what those that follow one
+// receive.
 
 #include "tests/actors/driver_fixture.hpp"
 

@@ -158,7 +158,7 @@ protected:
                         std::to_string(steps), std::to_string(talks)});
   }
 
-  /// Ranks that wait go on.
+  /// Ranks that wait continue.
   void go() {
     go_ = unique_fd{::open((folder_ / "go").c_str(), O_WRONLY | O_CLOEXEC)};
     ASSERT_TRUE(go_);
@@ -328,7 +328,7 @@ TEST_P(many_hosts_test, goes_on_after_a_host_lost_its_power) {
 // Its kernel acknowledges all that comes: only the ticks are missing.
 TEST_P(many_hosts_test, a_frozen_host_is_replaced_and_fenced_after_its_thaw) {
   if (GetParam() != where::namespaces)
-    GTEST_SKIP() << "this machine has to go on";
+    GTEST_SKIP() << "it would freeze this machine";
   auto driver = start_driver(2, 1, 2);
   auto frozen = start_agent(1);
   auto ranks = introduced<seen_rank>(0, 2, "waits");

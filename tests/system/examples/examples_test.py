@@ -346,7 +346,7 @@ class Service(ExampleTest):
         self.end_of(service)
         kept = sorted(x.name for x in self.storage.glob("round-*"))
         self.assertLessEqual(len(kept), 2)
-        # The next service answers at once, and goes on from there.
+        # The next service answers at once, and resumes from there.
         service = self.start("--shard_size", 1000, "--epochs", 1)
         first, *others = self.rounds_of(self.client("--rate", 100, "--checkpoints", 2))
         self.assertIn(first, kept)
@@ -583,7 +583,7 @@ class DecidingCallback(ExampleTest):
     def test_aborts_a_run_whose_loss_is_no_number(self):
         out, err = self.run_example("--lr", "300", code=1)
         self.assertEqual(out, "")
-        self.assertRegex(err, r"the loss is no number after report \d+")
+        self.assertRegex(err, r"the loss is not a number after report \d+")
 
 
 class SurvivingKill(ExampleTest):

@@ -185,7 +185,7 @@ struct worker_group_state {
   // -- hosts that join
   caf::result<host_accepted> welcome(agent_hello& x,
                                      const caf::strong_actor_ptr& agent);
-  void add_guest(std::size_t seat);
+  void add_guest(std::size_t number);
   caf::result<void> take_in(const host_checked& x);
   caf::result<void> take_in(const host_tick& x);
   /// Looks once a second which hosts are silent, whom to launch again, and

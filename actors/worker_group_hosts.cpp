@@ -7,6 +7,7 @@
 #include "troupe/actors/compat/messaging.hpp"
 #include "troupe/actors/protocol/error_code.hpp"
 #include "troupe/actors/worker_group.hpp"
+#include "troupe/runtime/config/rank_shares.hpp"
 #include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
@@ -40,20 +41,20 @@ worker_group_state::welcome(agent_hello& x,
   if (args.token && current == 0)
     return to_caf({ec::conflict, "an attempt begins: ask again"});
   host_decisions decisions;
-  auto seat = args.roster->admit(x.facts, self->clock().now(), decisions);
-  if (!seat) {
+  auto number = args.roster->admit(x.facts, self->clock().now(), decisions);
+  if (!number) {
     follow(decisions);
-    if (seat.error().code != ec::conflict) // It asks again every moment.
+    if (number.error().code != ec::conflict) // It asks again every moment.
       note(concat("the agent of ", x.facts.host,
-                  " was refused: ", seat.error().message));
-    return to_caf(seat.error());
+                  " was refused: ", number.error().message));
+    return to_caf(number.error());
   }
   if (auto text = clock_warning(x.facts, std::chrono::system_clock::now());
       !text.empty())
     note(text);
-  if (*seat == args.hosts.size())
-    add_guest(*seat);
-  auto& host = args.hosts[*seat];
+  if (*number == args.hosts.size())
+    add_guest(*number);
+  auto& host = args.hosts[*number];
   host.agent = caf::actor_cast<host_agent_actor>(agent);
   host.incarnation = x.facts.incarnation;
   host.address = x.facts.address;
@@ -61,15 +62,15 @@ worker_group_state::welcome(agent_hello& x,
   note_agents();
   monitor(self, host.agent,
           [this](const caf::down_msg& down) { agent_lost(down); });
-  return host_accepted{static_cast<std::uint32_t>(*seat), args.plan.run_path,
+  return host_accepted{static_cast<std::uint32_t>(*number), args.plan.run_path,
                        current, args.plan.network_interface};
 }
 
 // It has its first ranks in the next attempt.
-void worker_group_state::add_guest(std::size_t seat) {
+void worker_group_state::add_guest(std::size_t number) {
   auto& last = args.hosts.back();
   args.hosts.push_back(
-    {{}, last.first_rank + last.ranks, 0, args.roster->slots(seat)});
+    {{}, last.first_rank + last.ranks, 0, args.roster->slots(number)});
   stale_at_hosts.push_back(0);
 }
 

@@ -12,6 +12,7 @@
 #include <string>
 #include <string_view>
 
+#include "troupe/runtime/config/rank_shares.hpp"
 #include "troupe/runtime/fs.hpp"
 #include "troupe/runtime/process/shared_segment.hpp"
 #include "troupe/runtime/text.hpp"
@@ -134,13 +135,11 @@ std::string text_of_hosts(const scaling_config& x) {
 
 std::vector<host_share> spread_ranks(const scaling_config& x) {
   auto ranks = std::max(x.num_workers.max, 1);
-  auto hosts = x.agents + 1;
+  auto hosts = static_cast<std::size_t>(std::max(x.agents + 1, 0));
   std::vector<host_share> result;
-  for (int i = 0, next = 0; i < hosts; ++i) {
-    auto mine = ranks / hosts + (i < ranks % hosts ? 1 : 0);
-    result.push_back({next, mine});
-    next += mine;
-  }
+  for (auto mine : deal_ranks(std::vector<int>(hosts, ranks), ranks))
+    result.push_back({0, mine});
+  number_ranks(result);
   return result;
 }
 

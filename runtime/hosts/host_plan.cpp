@@ -5,7 +5,7 @@
 #include <numeric>
 #include <utility>
 
-#include "troupe/runtime/hosts/world_plan.hpp"
+#include "troupe/runtime/config/rank_shares.hpp"
 #include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
@@ -103,10 +103,9 @@ expected<host_plan> plan_hosts(const launch_environment& found,
   for (auto& host : hosts) {
     auto slots =
       fewest < most && workers_per_host == 0 ? host.slots : host.ranks;
-    result.hosts.push_back(
-      {std::move(host.name), result.ranks.max, host.ranks, slots});
-    result.ranks.max += host.ranks;
+    result.hosts.push_back({std::move(host.name), 0, host.ranks, slots});
   }
+  result.ranks.max = number_ranks(result.hosts);
   result.ranks.min = fewest < most ? fewest : result.ranks.max;
   if (result.hosts.size() <= 1)
     result.hosts.clear();

@@ -104,13 +104,13 @@ host_roster::host_roster(std::vector<host_states::host> hosts, agent_facts own,
     addresses_(std::move(addresses)),
     states_(with_slots(hosts, slots), limits, addresses_, std::move(random)) {
   for (std::size_t i = 0; i < hosts.size(); ++i) {
-    auto& seat = seats_.emplace_back();
-    seat.name = hosts[i].name;
-    seat.is_launched = hosts[i].is_launched;
-    seat.slots = i < slots.size() ? slots[i] : 1;
+    auto& host = hosts_.emplace_back();
+    host.name = hosts[i].name;
+    host.is_launched = hosts[i].is_launched;
+    host.slots = i < slots.size() ? slots[i] : 1;
   }
-  sit_down(0, own_, time_point{});
-  seats_[0].is_ready = true;
+  assign(0, own_, time_point{});
+  hosts_[0].is_ready = true;
   (void) states_.on_hello(0, own_.incarnation, time_point{});
 }
 
@@ -127,134 +127,154 @@ host_roster::host_roster(const std::vector<std::string>& launched,
   : host_roster(launched_hosts(launched), std::move(own), limits,
                 std::move(addresses), std::move(random), true, slots) {}
 
-void host_roster::sit_down(std::size_t seat, const agent_facts& x,
-                           time_point now) {
-  auto& mine = seats_[seat];
+void host_roster::assign(std::size_t host, const agent_facts& x,
+                         time_point now) {
+  auto& mine = hosts_[host];
   // A host that is launched has the name that it was given with.
   if (!mine.is_launched && !x.host.empty())
     mine.name = x.host;
   mine.is_named = true;
   mine.incarnation = x.incarnation;
   mine.is_ready = false;
-  mine.is_guest = launches_ && seat > 0 && x.launch == 0;
+  mine.is_guest = launches_ && host > 0 && x.launch == 0;
   mine.admitted = now;
-  states_.rename(seat, mine.name);
+  states_.rename(host, mine.name);
 }
 
-std::optional<std::size_t> host_roster::free_seat(const agent_facts& x) const {
-  std::optional<std::size_t> unused;
-  std::optional<std::size_t> left;
-  for (std::size_t i = seats_.size(); i-- > 1;) {
-    auto& seat = seats_[i];
-    if (seat.incarnation == x.incarnation)
+std::optional<std::size_t>
+host_roster::host_with(std::uint64_t incarnation) const {
+  for (std::size_t i = 1; i < hosts_.size(); ++i)
+    if (hosts_[i].incarnation == incarnation)
       return i;
-    if (seat.incarnation)
+  return std::nullopt;
+}
+
+namespace {
+
+/// How well a host suits an agent.
+enum class fit { none, other, unused, same_host };
+
+} // namespace
+
+// The first one of those that suit it equally well; of the same host the last.
+template <class Function>
+std::optional<std::size_t> host_roster::free_host(Function fit_of) const {
+  std::optional<std::size_t> result;
+  auto best = fit::other;
+  for (auto i = hosts_.size(); i-- > 1;) {
+    if (hosts_[i].incarnation)
       continue;
-    if (seat.is_named && seat.name == x.host)
-      return i;
-    (seat.is_named ? left : unused) = i;
+    auto found = fit_of(hosts_[i]);
+    if (found < best)
+      continue;
+    best = found;
+    result = i;
+    if (best == fit::same_host)
+      break;
   }
-  return unused ? unused : left;
+  return result;
 }
 
 bool host_roster::has_room() const {
   auto slots = 0;
-  for (auto& seat : seats_)
-    if (seat.incarnation)
-      slots += seat.slots;
+  for (auto& host : hosts_)
+    if (host.incarnation)
+      slots += host.slots;
   return slots < limits_.max_ranks;
 }
 
-expected<std::size_t> host_roster::seat_for_guest(const agent_facts& x) const {
+expected<std::size_t> host_roster::host_for_guest(const agent_facts& x) const {
   if (limits_.max_ranks == 0)
     return failure(ec::invalid_config,
                    "the driver launches the agents of its hosts itself, and "
                    "takes no others: the number of its ranks is fixed");
-  auto result = seats_.size();
-  for (std::size_t i = seats_.size(); i-- > 1;) {
-    auto& seat = seats_[i];
-    if (seat.incarnation == x.incarnation)
-      return i;
-    if (seat.incarnation)
-      continue;
-    if (may_be_same_host(seat.name, x.host)) {
-      result = i;
-      break;
-    }
-    if (!seat.is_launched)
-      result = i;
-  }
+  if (auto own = host_with(x.incarnation))
+    return *own;
   if (!has_room())
     return tl::unexpected{all_taken()};
-  return result;
+  auto free = free_host([&x](const host_record& host) {
+    if (may_be_same_host(host.name, x.host))
+      return fit::same_host;
+    return host.is_launched ? fit::none : fit::other;
+  });
+  return free.value_or(hosts_.size());
 }
 
 // It has as many slots as the largest of the others: hosts of one run are
 // alike.
 void host_roster::add_guest() {
-  auto& added = seats_.emplace_back();
-  added.name = concat("host ", seats_.size() - 1);
-  for (auto& seat : seats_)
-    added.slots = std::max(added.slots, seat.slots);
+  auto& added = hosts_.emplace_back();
+  added.name = concat("host ", hosts_.size() - 1);
+  for (auto& host : hosts_)
+    added.slots = std::max(added.slots, host.slots);
   states_.add_guest(added.name, added.slots);
 }
 
 error host_roster::all_taken() const {
   return {ec::conflict, concat("all hosts of the run have their agents: ",
-                               joined(seats_, ", ", &seat_record::name))};
+                               joined(hosts_, ", ", &host_record::name))};
 }
 
 host_decisions host_roster::noted(host_decisions x) {
   for (auto& decision : x)
     if (auto* launch = std::get_if<launch_agent>(&decision)) {
-      seats_[launch->host].launch = launch->launch;
+      hosts_[launch->host].launch = launch->launch;
     } else if (auto* lost = std::get_if<host_lost>(&decision)) {
-      seats_[lost->host].incarnation.reset();
-      seats_[lost->host].is_ready = false;
+      hosts_[lost->host].incarnation.reset();
+      hosts_[lost->host].is_ready = false;
     }
   return x;
 }
 
 std::optional<std::size_t> host_roster::host_of(std::uint64_t launch) const {
-  for (std::size_t i = 1; i < seats_.size() && launch != 0; ++i)
-    if (seats_[i].launch == launch)
+  for (std::size_t i = 1; i < hosts_.size() && launch != 0; ++i)
+    if (hosts_[i].launch == launch)
       return i;
   return std::nullopt;
 }
 
-expected<std::size_t> host_roster::seat_for(const agent_facts& x) const {
-  if (!launches_) {
-    if (auto seat = free_seat(x))
-      return *seat;
-    return tl::unexpected{all_taken()};
-  }
-  if (x.launch == 0)
-    return seat_for_guest(x);
-  auto seat = host_of(x.launch);
-  if (!seat)
+expected<std::size_t>
+host_roster::host_for_launched(const agent_facts& x) const {
+  auto host = host_of(x.launch);
+  if (!host)
     return failure(ec::stopped, "another launch has taken its place");
-  auto& mine = seats_[*seat];
+  auto& mine = hosts_[*host];
   if (mine.incarnation && mine.incarnation != x.incarnation)
     return failure(ec::conflict, concat(mine.name, " has its agent"));
-  return *seat;
+  return *host;
+}
+
+expected<std::size_t> host_roster::host_for(const agent_facts& x) const {
+  if (launches_)
+    return x.launch == 0 ? host_for_guest(x) : host_for_launched(x);
+  if (auto own = host_with(x.incarnation))
+    return *own;
+  auto free = free_host([&x](const host_record& host) {
+    if (!host.is_named)
+      return fit::unused;
+    return host.name == x.host ? fit::same_host : fit::other;
+  });
+  if (!free)
+    return tl::unexpected{all_taken()};
+  return *free;
 }
 
 expected<std::size_t> host_roster::admit(const agent_facts& x, time_point now,
                                          host_decisions& decisions) {
-  auto seat = seat_for(x);
+  auto host = host_for(x);
   auto problem = unfitness(x, own_);
   // Another agent may be launched on the host of an unfit guest.
-  if (problem && seat && (!launches_ || x.launch != 0))
+  if (problem && host && (!launches_ || x.launch != 0))
     decisions = noted(states_.on_refused(
-      *seat, concat("the agent of ", x.host, " was refused: ", problem.message),
+      *host, concat("the agent of ", x.host, " was refused: ", problem.message),
       now));
   if (problem)
     return tl::unexpected{std::move(problem)};
-  if (seat && *seat == seats_.size())
+  if (host && *host == hosts_.size())
     add_guest();
-  if (seat)
-    sit_down(*seat, x, now);
-  return seat;
+  if (host)
+    assign(*host, x, now);
+  return host;
 }
 
 host_decisions host_roster::launched(std::uint64_t launch, time_point now) {
@@ -273,69 +293,69 @@ host_decisions host_roster::launcher_ended(std::uint64_t launch,
     states_.on_launcher_ended(*host, launch, std::move(words), may_help, now));
 }
 
-std::optional<host_decisions> host_roster::checked(std::size_t seat,
+std::optional<host_decisions> host_roster::checked(std::size_t host,
                                                    std::uint64_t incarnation,
                                                    const error& problem,
                                                    time_point now) {
-  if (seat >= seats_.size() || seats_[seat].incarnation != incarnation)
+  if (host >= hosts_.size() || hosts_[host].incarnation != incarnation)
     return std::nullopt;
   if (!problem) {
-    seats_[seat].is_ready = true;
-    return noted(seats_[seat].is_guest
-                   ? states_.on_guest(seat, incarnation, now)
-                   : states_.on_hello(seat, incarnation, now));
+    hosts_[host].is_ready = true;
+    return noted(hosts_[host].is_guest
+                   ? states_.on_guest(host, incarnation, now)
+                   : states_.on_hello(host, incarnation, now));
   }
-  auto& mine = seats_[seat];
+  auto& mine = hosts_[host];
   mine.incarnation.reset();
   // What is wrong with a guest need not be wrong with an agent of our own.
   if (problem.code == ec::conflict || (mine.is_guest && mine.is_launched))
     return host_decisions{};
-  return noted(states_.on_refused(seat, problem.message, now));
+  return noted(states_.on_refused(host, problem.message, now));
 }
 
-std::optional<host_decisions> host_roster::ticked(std::size_t seat,
+std::optional<host_decisions> host_roster::ticked(std::size_t host,
                                                   std::uint64_t incarnation,
                                                   time_point now) {
-  if (seat >= seats_.size() || seats_[seat].incarnation != incarnation)
+  if (host >= hosts_.size() || hosts_[host].incarnation != incarnation)
     return std::nullopt;
-  if (!seats_[seat].is_ready)
+  if (!hosts_[host].is_ready)
     return host_decisions{};
-  return noted(states_.on_tick(seat, incarnation, now));
+  return noted(states_.on_tick(host, incarnation, now));
 }
 
-host_decisions host_roster::gone(std::size_t seat, std::uint64_t incarnation,
+host_decisions host_roster::gone(std::size_t host, std::uint64_t incarnation,
                                  std::string cause, time_point now) {
-  auto& mine = seats_[seat];
+  auto& mine = hosts_[host];
   if (mine.incarnation != incarnation)
     return {};
   mine.incarnation.reset();
   if (!std::exchange(mine.is_ready, false))
     return {};
-  return noted(states_.on_gone(seat, incarnation, std::move(cause), now));
+  return noted(states_.on_gone(host, incarnation, std::move(cause), now));
 }
 
 host_decisions host_roster::left(host_decisions x) {
   for (auto& decision : x)
     if (auto* fence = std::get_if<fence_agent>(&decision);
         fence && has(fence->host, fence->incarnation)) {
-      seats_[fence->host].incarnation.reset();
-      seats_[fence->host].is_ready = false;
+      hosts_[fence->host].incarnation.reset();
+      hosts_[fence->host].is_ready = false;
     }
   return noted(std::move(x));
 }
 
-host_decisions host_roster::draining(std::size_t seat,
+host_decisions host_roster::draining(std::size_t host,
                                      std::uint64_t incarnation,
                                      host_limits::duration grace,
                                      time_point now) {
-  return left(states_.on_draining(seat, incarnation, grace, now));
+  return left(states_.on_draining(host, incarnation, grace, now));
 }
 
 std::string host_roster::waiting_text() const {
   std::string names;
-  for (auto& seat : seats_)
-    if (!seat.is_ready)
-      append_item(names, seat.name);
+  for (auto& host : hosts_)
+    if (!host.is_ready)
+      append_item(names, host.name);
   return concat("waiting for the agents of ", names, " at ", addresses_);
 }
 
@@ -356,16 +376,16 @@ host_decisions host_roster::check(time_point now) {
   return result;
 }
 
-// An agent that has a seat but no end of its checks sends no ticks yet: its
+// An agent that has a host but no end of its checks sends no ticks yet: its
 // host was frozen, or its storage hangs.
 void host_roster::end_long_checks(time_point now, host_decisions& out) {
-  for (std::size_t i = 1; i < seats_.size(); ++i) {
-    auto& seat = seats_[i];
-    if (!seat.incarnation || seat.is_ready
-        || now - seat.admitted < limits_.join)
+  for (std::size_t i = 1; i < hosts_.size(); ++i) {
+    auto& host = hosts_[i];
+    if (!host.incarnation || host.is_ready
+        || now - host.admitted < limits_.join)
       continue;
-    out.emplace_back(fence_agent{i, *seat.incarnation});
-    seat.incarnation.reset();
+    out.emplace_back(fence_agent{i, *host.incarnation});
+    host.incarnation.reset();
   }
 }
 

@@ -22,15 +22,15 @@ std::string clock_warning(const agent_facts& x,
 /// who is missing, and whom to launch. Host 0 is the driver's own and always
 /// here.
 ///
-/// An agent says hello and gets a seat; it counts once it has checked that it
-/// can work there. One that is gone leaves its seat to another: if agents come
-/// by themselves, first of all to one of the same host name, otherwise to the
-/// next one that is launched there.
+/// An agent says hello and is assigned a host, by its number; it counts once it
+/// has checked that it can work there. One that is gone leaves its host to
+/// another: if agents come by themselves, first of all to one of the same host
+/// name, otherwise to the next one that is launched there.
 ///
 /// Where agents are launched, an elastic run takes guests, too: agents that
 /// someone else has started, while the hosts that are here have too few slots
-/// for its most ranks. A guest on a host of the run has that host's seat,
-/// others get seats of their own.
+/// for its most ranks. A guest on a host of the run gets that host, others are
+/// further hosts.
 class host_roster {
 public:
   using time_point = host_states::time_point;
@@ -46,36 +46,37 @@ public:
               host_limits limits, std::string addresses, random_function random,
               const std::vector<int>& slots = {});
 
-  /// The seat of the agent *x*. `ec::invalid_config` if it can never have one,
-  /// `ec::conflict` if all are taken, `ec::stopped` if another launch has
-  /// replaced its own. What follows from a refusal is added to *decisions*.
+  /// The host that the agent *x* is assigned, the same if it asks again.
+  /// `ec::invalid_config` if it can never have one, `ec::conflict` if all are
+  /// taken, `ec::stopped` if another launch has replaced its own. What follows
+  /// from a refusal is added to *decisions*.
   expected<std::size_t> admit(const agent_facts& x, time_point now,
                               host_decisions& decisions);
 
-  /// The agent in *seat* has checked its host, which has *problem* or none.
-  /// After `ec::conflict` it asks for a seat again.
-  /// Nothing if another agent has the seat by now.
-  std::optional<host_decisions> checked(std::size_t seat,
+  /// The agent of *host* has checked it, and found *problem* or none. After
+  /// `ec::conflict` it asks for a host again. Nothing if another agent has the
+  /// host by now.
+  std::optional<host_decisions> checked(std::size_t host,
                                         std::uint64_t incarnation,
                                         const error& problem, time_point now);
 
-  /// A sign of the agent *incarnation* in *seat*. Nothing if another agent has
-  /// the seat by now.
+  /// A sign of the agent *incarnation* of *host*. Nothing if another agent has
+  /// the host by now.
   std::optional<host_decisions>
-  ticked(std::size_t seat, std::uint64_t incarnation, time_point now);
+  ticked(std::size_t host, std::uint64_t incarnation, time_point now);
 
-  /// The agent *incarnation* in *seat* is gone.
-  host_decisions gone(std::size_t seat, std::uint64_t incarnation,
+  /// The agent *incarnation* of *host* is gone.
+  host_decisions gone(std::size_t host, std::uint64_t incarnation,
                       std::string cause, time_point now);
 
-  /// The host in *seat* is about to leave, and will be gone after *grace*.
-  host_decisions draining(std::size_t seat, std::uint64_t incarnation,
+  /// *host* is about to leave, and will be gone after *grace*.
+  host_decisions draining(std::size_t host, std::uint64_t incarnation,
                           host_limits::duration grace, time_point now);
 
-  /// Whether the agent *incarnation* has *seat*, and has checked its host.
-  bool has(std::size_t seat, std::uint64_t incarnation) const {
-    return seat < seats_.size() && seats_[seat].is_ready
-           && seats_[seat].incarnation == incarnation;
+  /// Whether the agent *incarnation* has *host*, and has checked it.
+  bool has(std::size_t host, std::uint64_t incarnation) const {
+    return host < hosts_.size() && hosts_[host].is_ready
+           && hosts_[host].incarnation == incarnation;
   }
 
   /// The launcher *launch* has passed the ticket on.
@@ -117,26 +118,26 @@ public:
   std::string waiting_text() const;
 
   /// As people know it: "h2", or "host 1" before any agent has come.
-  const std::string& name(std::size_t seat) const { return seats_[seat].name; }
+  const std::string& name(std::size_t host) const { return hosts_[host].name; }
 
   /// The latest launch of its agent; 0: there was none.
-  std::uint64_t launch_of(std::size_t seat) const {
-    return seats_[seat].launch;
+  std::uint64_t launch_of(std::size_t host) const {
+    return hosts_[host].launch;
   }
 
-  bool is_ready(std::size_t seat) const { return seats_[seat].is_ready; }
+  bool is_ready(std::size_t host) const { return hosts_[host].is_ready; }
 
   /// Whether its agent is one that someone else has started.
-  bool is_guest(std::size_t seat) const { return seats_[seat].is_guest; }
+  bool is_guest(std::size_t host) const { return hosts_[host].is_guest; }
 
   /// The number of hosts; it grows with guests.
-  std::size_t size() const noexcept { return seats_.size(); }
+  std::size_t size() const noexcept { return hosts_.size(); }
 
   /// Most ranks of a host in an elastic run.
-  int slots(std::size_t seat) const { return seats_[seat].slots; }
+  int slots(std::size_t host) const { return hosts_[host].slots; }
 
 private:
-  struct seat_record {
+  struct host_record {
     std::string name;
     bool is_named = false; ///< By an agent.
     std::optional<std::uint64_t> incarnation;
@@ -153,15 +154,20 @@ private:
               bool launches, const std::vector<int>& slots);
 
   host_decisions noted(host_decisions x);
-  /// The same after hosts were let go, which leave their seats.
+  /// The same after hosts were let go, which have no agents then.
   host_decisions left(host_decisions x);
-  expected<std::size_t> seat_for(const agent_facts& x) const;
-  std::optional<std::size_t> free_seat(const agent_facts& x) const;
-  /// That of a guest: `size()` if it needs a new one.
-  expected<std::size_t> seat_for_guest(const agent_facts& x) const;
+  expected<std::size_t> host_for(const agent_facts& x) const;
+  expected<std::size_t> host_for_launched(const agent_facts& x) const;
+  /// `size()` if it is a further host.
+  expected<std::size_t> host_for_guest(const agent_facts& x) const;
+  /// The host of the agent *incarnation*.
+  std::optional<std::size_t> host_with(std::uint64_t incarnation) const;
+  /// The host without an agent that suits one best, by *fit_of*.
+  template <class Function>
+  std::optional<std::size_t> free_host(Function fit_of) const;
   bool has_room() const;
   void add_guest();
-  void sit_down(std::size_t seat, const agent_facts& x, time_point now);
+  void assign(std::size_t host, const agent_facts& x, time_point now);
   void end_long_checks(time_point now, host_decisions& out);
   error all_taken() const;
 
@@ -169,7 +175,7 @@ private:
   host_limits limits_;
   bool launches_; ///< Agents are launched, and do not come by themselves.
   std::string addresses_;
-  std::vector<seat_record> seats_;
+  std::vector<host_record> hosts_;
   host_states states_;
 };
 

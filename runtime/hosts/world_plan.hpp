@@ -9,7 +9,7 @@ namespace troupe::internal {
 
 /// A host that can have ranks of an attempt.
 struct world_candidate {
-  std::size_t seat = 0; ///< Its number among all hosts of the run.
+  std::size_t host = 0; ///< Its number among all hosts of the run.
   int slots = 0;        ///< Most ranks; 0: none.
 };
 
@@ -23,18 +23,11 @@ struct world_range {
   bool is_elastic() const noexcept { return min < max; }
 };
 
-/// Deals *ranks* to hosts with *slots*: one after the other, to each host in
-/// turn, none more than its slots. Returns those of each host, and fewer than
-/// *ranks* in all if there are not enough slots.
-std::vector<int> deal_ranks(const std::vector<int>& slots, int ranks);
-
-/// The ranks of each of *seats* hosts in the largest world of *range* that
-/// *hosts*, in order of seat, can have; those left out have none. Empty: even
-/// the smallest world needs more slots.
-std::vector<host_share> plan_world(const std::vector<world_candidate>& hosts,
-                                   const world_range& range, std::size_t seats);
-
-/// The number of ranks of *shares*.
-int ranks_in(const std::vector<host_share>& shares) noexcept;
+/// The ranks of each of *count* hosts in the largest world of *range* that
+/// *candidates*, in order of host, can have; those left out have none. Empty:
+/// even the smallest world needs more slots.
+std::vector<host_share>
+plan_world(const std::vector<world_candidate>& candidates,
+           const world_range& range, std::size_t count);
 
 } // namespace troupe::internal

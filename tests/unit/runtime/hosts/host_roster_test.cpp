@@ -31,17 +31,17 @@ protected:
     return roster.admit(x, now, last);
   }
 
-  /// The agent gets a seat and finds its host in order.
+  /// The agent is assigned a host and finds it in order.
   std::size_t join(std::uint64_t incarnation, const std::string& host) {
-    auto seat = admit(facts(incarnation, host));
-    EXPECT_TRUE(seat) << seat.error().message;
-    if (!seat)
+    auto number = admit(facts(incarnation, host));
+    EXPECT_TRUE(number) << number.error().message;
+    if (!number)
       return 0;
-    auto decisions = roster.checked(*seat, incarnation, {}, now);
+    auto decisions = roster.checked(*number, incarnation, {}, now);
     EXPECT_TRUE(decisions);
     if (decisions)
       last = std::move(*decisions);
-    return *seat;
+    return *number;
   }
 
   bool starts() const {
@@ -113,23 +113,23 @@ TEST_F(host_roster_test, remembers_why_an_agent_was_refused) {
   EXPECT_THAT(missing(), HasSubstr("the agent of h1 was refused: its program"));
 }
 
-TEST_F(host_roster_test, a_host_with_a_problem_leaves_its_seat) {
+TEST_F(host_roster_test, a_host_with_a_problem_is_free_again) {
   roster.gather(now);
-  auto seat = admit(facts(1, "h1"));
-  ASSERT_TRUE(seat);
-  EXPECT_TRUE(roster.checked(*seat, 1, {ec::storage, "read-only"}, now));
+  auto number = admit(facts(1, "h1"));
+  ASSERT_TRUE(number);
+  EXPECT_TRUE(roster.checked(*number, 1, {ec::storage, "read-only"}, now));
   join(2, "h2");
   EXPECT_THAT(missing(), HasSubstr("h1: read-only"));
 }
 
 TEST_F(host_roster_test, a_host_that_saw_another_attempt_asks_again) {
   roster.gather(now);
-  auto seat = admit(facts(1, "h1"));
-  ASSERT_TRUE(seat);
-  auto decisions = roster.checked(*seat, 1, {ec::conflict, "late"}, now);
+  auto number = admit(facts(1, "h1"));
+  ASSERT_TRUE(number);
+  auto decisions = roster.checked(*number, 1, {ec::conflict, "late"}, now);
   ASSERT_TRUE(decisions);
   EXPECT_THAT(*decisions, IsEmpty());
-  EXPECT_EQ(join(1, "h1"), *seat);
+  EXPECT_EQ(join(1, "h1"), *number);
   join(2, "h2");
   EXPECT_TRUE(starts());
 }
@@ -143,13 +143,20 @@ TEST_F(host_roster_test, refuses_more_agents_than_hosts) {
   EXPECT_THAT(refused.error().message, HasSubstr("h0, h1, h2"));
 }
 
-TEST_F(host_roster_test, a_host_that_comes_back_gets_its_own_seat) {
+TEST_F(host_roster_test, a_host_that_comes_back_gets_its_own_number) {
   join(1, "h1");
   join(2, "h2");
   roster.gone(1, 1, "lost", now);
   roster.gone(2, 2, "lost", now);
   EXPECT_EQ(join(3, "h2"), 2u);
   EXPECT_EQ(join(4, "other"), 1u);
+}
+
+TEST_F(host_roster_test, an_agent_that_asks_again_keeps_its_host) {
+  join(1, "h1");
+  join(2, "h1");
+  roster.gone(2, 2, "lost", now);
+  EXPECT_EQ(join(1, "h1"), 1u);
 }
 
 TEST_F(host_roster_test, an_agent_that_was_replaced_counts_no_more) {
@@ -211,12 +218,12 @@ TEST_F(host_roster_test, a_silent_host_is_suspected_then_lost) {
   EXPECT_EQ(fenced[0].incarnation, 2u);
   ASSERT_EQ(all_of<host_lost>(said).size(), 1u);
   EXPECT_FALSE(roster.is_ready(2));
-  // What it sends after its thaw does not count, and its seat is free.
+  // What it sends after its thaw does not count, and its host is free.
   EXPECT_FALSE(roster.ticked(2, 2, now));
   EXPECT_EQ(join(3, "h2"), 2u);
 }
 
-TEST_F(host_roster_test, an_agent_that_never_ends_its_checks_leaves_its_seat) {
+TEST_F(host_roster_test, an_agent_that_never_ends_its_checks_leaves_its_host) {
   roster.gather(now);
   join(1, "h1");
   ASSERT_TRUE(admit(facts(2, "h2")));
@@ -274,9 +281,9 @@ protected:
 
 TEST_F(launched_roster_test, an_agent_has_the_host_that_it_was_launched_on) {
   ASSERT_EQ(launches.size(), 2u);
-  auto seat = admit(launched(launches[1], 7));
-  ASSERT_TRUE(seat);
-  EXPECT_EQ(*seat, 2u);
+  auto number = admit(launched(launches[1], 7));
+  ASSERT_TRUE(number);
+  EXPECT_EQ(*number, 2u);
   EXPECT_EQ(roster.name(2), "h2");
   EXPECT_EQ(admit(launched(launches[1], 8)).error().code, ec::conflict);
 }
@@ -382,16 +389,16 @@ TEST_F(guest_roster_test, a_guest_of_another_build_is_refused_alone) {
 }
 
 TEST_F(guest_roster_test, a_guest_with_a_problem_leaves_the_launch_alone) {
-  auto seat = admit(facts(7, "h2"));
-  ASSERT_TRUE(seat);
-  auto decisions = roster.checked(*seat, 7, {ec::storage, "read-only"}, now);
+  auto number = admit(facts(7, "h2"));
+  ASSERT_TRUE(number);
+  auto decisions = roster.checked(*number, 7, {ec::storage, "read-only"}, now);
   ASSERT_TRUE(decisions);
   EXPECT_THAT(*decisions, IsEmpty());
   join_launched(2);
   EXPECT_TRUE(roster.is_ready(2));
 }
 
-TEST_F(guest_roster_test, a_guest_that_is_gone_leaves_its_seat_to_the_next) {
+TEST_F(guest_roster_test, a_guest_that_is_gone_leaves_its_host_to_the_next) {
   join_launched(1);
   EXPECT_EQ(join(7, "h9"), 3u);
   roster.gone(3, 7, "lost", now);

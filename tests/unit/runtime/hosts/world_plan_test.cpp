@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "troupe/runtime/config/rank_shares.hpp"
 #include "troupe/runtime/hosts/resize_judge.hpp"
 
 namespace troupe::internal {
@@ -10,12 +11,6 @@ namespace {
 
 using testing::ElementsAre;
 using testing::IsEmpty;
-
-TEST(world_plan_test, deals_ranks_evenly_and_the_first_hosts_have_more) {
-  EXPECT_THAT(deal_ranks({4, 4, 4}, 7), ElementsAre(3, 2, 2));
-  EXPECT_THAT(deal_ranks({1, 4, 4}, 7), ElementsAre(1, 3, 3));
-  EXPECT_THAT(deal_ranks({1, 0}, 7), ElementsAre(1, 0));
-}
 
 TEST(world_plan_test, all_hosts_have_the_largest_world) {
   EXPECT_THAT(
@@ -37,7 +32,6 @@ TEST(world_plan_test, more_slots_than_ranks_leave_hosts_out) {
 TEST(world_plan_test, too_few_slots_make_no_world) {
   EXPECT_THAT(plan_world({{0, 2}}, {3, 6}, 3), IsEmpty());
   EXPECT_THAT(plan_world({}, {1, 6}, 3), IsEmpty());
-  EXPECT_EQ(ranks_in({}), 0);
 }
 
 TEST(world_plan_test, each_host_may_have_the_same_number_of_ranks) {

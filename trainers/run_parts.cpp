@@ -24,7 +24,7 @@
 #include "troupe/runtime/timing.hpp"
 #include "troupe/trainers/loop_address.hpp"
 #include "troupe/trainers/rank_runner.hpp"
-#include "troupe/trainers/ring/join_ring.hpp"
+#include "troupe/trainers/ring/link_security.hpp"
 
 namespace troupe::internal {
 

@@ -5,7 +5,7 @@
 
 #include "troupe/trainers/host_door.hpp"
 #include "troupe/trainers/node_agent.hpp"
-#include "troupe/trainers/ring/join_ring.hpp"
+#include "troupe/trainers/ring/link_security.hpp"
 #include "troupe/trainers/ticket_folder.hpp"
 
 namespace troupe::internal {

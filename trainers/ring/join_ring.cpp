@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <charconv>
-#include <cstring>
 #include <list>
 #include <optional>
 #include <system_error>
@@ -16,14 +14,13 @@
 #include "troupe/runtime/process/internet_socket.hpp"
 #include "troupe/runtime/process/secrets.hpp"
 #include "troupe/runtime/text.hpp"
+#include "troupe/trainers/ring/ring_greeting.hpp"
 
 namespace troupe::internal {
 
 namespace {
 
 using join_clock = std::chrono::steady_clock;
-
-constexpr std::size_t token_digits = 32;
 
 /// Strangers that are held at a time, each for `greeting_limit`.
 constexpr std::size_t max_visitors = 16;
@@ -35,25 +32,6 @@ constexpr std::chrono::milliseconds call_pause{200};
 /// One call of a neighbor.
 constexpr std::chrono::seconds call_limit{5};
 
-/// What neighbors say first: the caller shows the token of the called one and
-/// who it is, the called one answers with the caller's token.
-struct ring_greeting {
-  std::array<char, 16> magic{};
-  std::array<char, token_digits> token{};
-  std::uint64_t index = 0;
-
-  bool operator==(const ring_greeting&) const = default;
-};
-
-ring_greeting greeting_of(const std::string& token, std::size_t index) {
-  ring_greeting result;
-  std::string_view{"troupe ring 1"}.copy(result.magic.data(),
-                                         result.magic.size());
-  token.copy(result.token.data(), result.token.size());
-  result.index = index;
-  return result;
-}
-
 expected<endpoint> endpoint_at(const std::string& address, std::uint16_t port) {
   auto found = resolve(address, port, host_kind::number);
   if (!found)
@@ -63,140 +41,12 @@ expected<endpoint> endpoint_at(const std::string& address, std::uint16_t port) {
   return found->front();
 }
 
-/// For data that may wait for minutes until a slow host takes it: such a host
-/// acknowledges, but its window stays closed, which TCP_USER_TIMEOUT would
-/// count as dead. Lost hosts are known to the driver.
-void prepare_for_data(int socket) {
-  watch_connection(socket, {.interval_s = 1, .probes = 9});
-}
-
-class plain_handshake : public link_handshake {
-public:
-  explicit plain_handshake(unique_fd socket)
-    : fd_(socket.get()),
-      link_(std::make_unique<socket_link>(std::move(socket))) {}
-
-  progress advance() override { return progress::done; }
-  std::string problem() const override { return {}; }
-  int socket() const noexcept override { return fd_; }
-  std::unique_ptr<byte_link> take() override { return std::move(link_); }
-
-private:
-  int fd_;
-  std::unique_ptr<byte_link> link_;
-};
-
-class plain_security : public link_security {
-public:
-  bool encrypts() const noexcept override { return false; }
-
-  expected<std::unique_ptr<link_handshake>> begin(unique_fd socket,
-                                                  bool) override {
-    return std::make_unique<plain_handshake>(std::move(socket));
-  }
-};
-
-/// A connection until both sides have greeted.
-class greeted_connection {
-public:
-  /// Of the caller, if it shows *sent*; of the called one otherwise, which
-  /// shows *sent* only after it has seen *wanted*.
-  greeted_connection(std::unique_ptr<link_handshake> handshake, bool calls,
-                     const ring_greeting& sent, const ring_greeting& wanted,
-                     join_clock::time_point deadline)
-    : deadline(deadline), handshake_(std::move(handshake)), sends_(calls),
-      sent_(sent), wanted_(wanted) {}
-
-  /// Goes on as far as it can. False if it has failed, see `problem`.
-  bool advance() {
-    if (handshake_ && !shake_hands())
-      return false;
-    while (link_ && left_ != 0) {
-      auto moved = sends_ ? send() : receive();
-      if (!moved) {
-        problem = "it closed the connection";
-        return false;
-      }
-      if (*moved == 0)
-        break;
-      done_ += *moved;
-      if (done_ < sizeof(ring_greeting))
-        continue;
-      if (!sends_ && !(got_ == wanted_)) {
-        problem = "it is not of this ring";
-        return false;
-      }
-      sends_ = !sends_;
-      done_ = 0;
-      --left_;
-    }
-    return true;
-  }
-
-  bool is_greeted() const noexcept { return left_ == 0; }
-
-  pollfd wait() const noexcept {
-    if (handshake_)
-      return {handshake_->socket(), events_, 0};
-    return {link_->socket(), static_cast<short>(sends_ ? POLLOUT : POLLIN), 0};
-  }
-
-  std::unique_ptr<byte_link> take() {
-    prepare_for_data(link_->socket());
-    return std::move(link_);
-  }
-
-  join_clock::time_point deadline;
-  std::string problem;
-
-private:
-  bool shake_hands() {
-    using progress = link_handshake::progress;
-    switch (handshake_->advance()) {
-      case progress::failed:
-        problem = handshake_->problem();
-        return false;
-      case progress::wants_write:
-        events_ = POLLOUT;
-        return true;
-      case progress::wants_read:
-        events_ = POLLIN;
-        return true;
-      case progress::done:
-        link_ = handshake_->take();
-        handshake_.reset();
-        return true;
-    }
-    return false;
-  }
-
-  std::optional<std::size_t> send() {
-    auto* from = reinterpret_cast<const std::byte*>(&sent_);
-    return link_->send({from + done_, sizeof(sent_) - done_});
-  }
-
-  std::optional<std::size_t> receive() {
-    auto* to = reinterpret_cast<std::byte*>(&got_);
-    return link_->receive({to + done_, sizeof(got_) - done_});
-  }
-
-  std::unique_ptr<link_handshake> handshake_;
-  short events_ = POLLIN;
-  std::unique_ptr<byte_link> link_;
-  bool sends_;
-  int left_ = 2; ///< Greetings, one each way.
-  std::size_t done_ = 0;
-  ring_greeting sent_;
-  ring_greeting wanted_;
-  ring_greeting got_;
-};
-
 /// The two connections of a leader, while they are being made.
 class ring_joiner {
 public:
-  ring_joiner(const ring_port& port, const std::vector<ring_seat>& seats,
+  ring_joiner(const ring_port& port, const std::vector<ring_leader>& leaders,
               std::size_t index, const join_ring_args& args)
-    : port_(port), seats_(seats), index_(index), args_(args) {}
+    : port_(port), leaders_(leaders), index_(index), args_(args) {}
 
   expected<ring_links> run() {
     while (!links_.next || !links_.previous) {
@@ -213,10 +63,12 @@ public:
   }
 
 private:
-  const ring_seat& next() const { return seats_[(index_ + 1) % seats_.size()]; }
+  const ring_leader& next() const {
+    return leaders_[(index_ + 1) % leaders_.size()];
+  }
 
   std::size_t previous_index() const {
-    return (index_ + seats_.size() - 1) % seats_.size();
+    return (index_ + leaders_.size() - 1) % leaders_.size();
   }
 
   std::string late() const {
@@ -225,7 +77,7 @@ private:
       return concat(to_string(next().host), " could not be reached at ",
                     next().address, " port ", next().port, limit, ": ", cause_);
     auto text =
-      concat(to_string(seats_[previous_index()].host), " did not connect to ",
+      concat(to_string(leaders_[previous_index()].host), " did not connect to ",
              port_.address(), " port ", port_.port(), limit);
     if (!refused_.empty())
       text += concat("; another connection was refused: ", refused_);
@@ -265,7 +117,7 @@ private:
         return drop_call(handshake.error().message);
       call_.emplace(
         std::move(*handshake), true, greeting_of(next().token, index_),
-        greeting_of(port_.token(), (index_ + 1) % seats_.size()), call_end_);
+        greeting_of(port_.token(), (index_ + 1) % leaders_.size()), call_end_);
     }
     if (call_ && !call_->advance())
       return drop_call(call_->problem);
@@ -292,7 +144,7 @@ private:
         visitors_.pop_front();
       visitors_.emplace_back(
         std::move(*handshake), false,
-        greeting_of(seats_[previous_index()].token, index_),
+        greeting_of(leaders_[previous_index()].token, index_),
         greeting_of(port_.token(), previous_index()),
         join_clock::now() + greeting_limit);
     }
@@ -344,7 +196,7 @@ private:
   }
 
   const ring_port& port_;
-  const std::vector<ring_seat>& seats_;
+  const std::vector<ring_leader>& leaders_;
   const std::size_t index_;
   const join_ring_args& args_;
   const join_clock::time_point end_ = join_clock::now() + args_.limit;
@@ -370,13 +222,13 @@ bool read_number(std::string_view text, T& x) {
 
 } // namespace
 
-std::string encode(const ring_seat& x) {
+std::string encode(const ring_leader& x) {
   return concat(x.host.first_rank, '\n', x.host.ranks, '\n', x.address, '\n',
                 x.port, '\n', x.token, '\n', x.encrypted ? 1 : 0, '\n',
                 x.host.name);
 }
 
-expected<ring_seat> decode_seat(std::string_view text) {
+expected<ring_leader> decode_leader(std::string_view text) {
   std::array<std::string_view, 7> parts;
   for (std::size_t i = 0; i + 1 < parts.size(); ++i) {
     auto end = std::min(text.find('\n'), text.size());
@@ -384,24 +236,21 @@ expected<ring_seat> decode_seat(std::string_view text) {
     text.remove_prefix(std::min(end + 1, text.size()));
   }
   parts[6] = text;
-  ring_seat result;
+  ring_leader result;
   int encrypted = 0;
   if (!read_number(parts[0], result.host.first_rank)
       || !read_number(parts[1], result.host.ranks) || result.host.ranks < 1
-      || !read_number(parts[3], result.port) || parts[4].size() != token_digits
+      || !read_number(parts[3], result.port)
+      || parts[4].size() != ring_token_digits
       || !read_number(parts[5], encrypted))
     return failure(ec::protocol,
-                   "the store holds something else than a host's place in the "
+                   "the store holds something else than a leader of the "
                    "ring");
   result.address = parts[2];
   result.token = parts[4];
   result.encrypted = encrypted != 0;
   result.host.name = parts[6];
   return result;
-}
-
-std::shared_ptr<link_security> plain_links() {
-  return std::make_shared<plain_security>();
 }
 
 expected<ring_port> ring_port::open(const std::string& address) {
@@ -413,23 +262,23 @@ expected<ring_port> ring_port::open(const std::string& address) {
   result.address_ = address;
   result.socket_ = std::move(port.socket);
   result.port_ = port.port;
-  TROUPE_TRY(result.token_, random_hex(token_digits / 2));
+  TROUPE_TRY(result.token_, random_hex(ring_token_digits / 2));
   return result;
 }
 
 expected<ring_links> join_ring(const ring_port& port,
-                               const std::vector<ring_seat>& seats,
+                               const std::vector<ring_leader>& leaders,
                                std::size_t index, const join_ring_args& args) {
-  if (seats.size() < 2)
+  if (leaders.size() < 2)
     return ring_links{};
-  for (auto& x : seats)
+  for (auto& x : leaders)
     if (x.encrypted != args.security->encrypts())
       return failure(ec::invalid_config,
                      concat(to_string(x.host),
                             x.encrypted ? " encrypts" : " does not encrypt",
                             " gradients, this host does",
                             x.encrypted ? " not" : ""));
-  return ring_joiner{port, seats, index, args}.run();
+  return ring_joiner{port, leaders, index, args}.run();
 }
 
 } // namespace troupe::internal

@@ -9,15 +9,15 @@
 
 #include "troupe/actors/transport/byte_link.hpp"
 #include "troupe/runtime/error.hpp"
-#include "troupe/runtime/hosts/link_credentials.hpp"
 #include "troupe/runtime/process/descriptor.hpp"
 #include "troupe/trainers/ring/host_ring.hpp"
+#include "troupe/trainers/ring/link_security.hpp"
 
 namespace troupe::internal {
 
 /// Where a leader is found, and what its neighbors must show it: it
 /// travels through the store of the attempt.
-struct ring_seat {
+struct ring_leader {
   ring_host host;
   std::string address; ///< A number, IPv4 or IPv6.
   std::uint16_t port = 0;
@@ -27,53 +27,10 @@ struct ring_seat {
   bool encrypted = false;
 };
 
-std::string encode(const ring_seat& x);
+std::string encode(const ring_leader& x);
 
-/// `ec::protocol` unless *text* is a seat.
-expected<ring_seat> decode_seat(std::string_view text);
-
-/// What happens to a new connection before its first byte of ours.
-class link_handshake {
-public:
-  enum class progress { done, wants_read, wants_write, failed };
-
-  virtual ~link_handshake() = default;
-
-  /// Never waits.
-  virtual progress advance() = 0;
-
-  /// Why it failed, continues "10.0.0.7: ".
-  virtual std::string problem() const = 0;
-
-  virtual int socket() const noexcept = 0;
-
-  /// The connection, once done.
-  virtual std::unique_ptr<byte_link> take() = 0;
-};
-
-/// How connections of a ring are secured.
-class link_security {
-public:
-  virtual ~link_security() = default;
-
-  virtual bool encrypts() const noexcept = 0;
-
-  /// Begins on *socket*, which is connected and does not block.
-  virtual expected<std::unique_ptr<link_handshake>> begin(unique_fd socket,
-                                                          bool is_server) = 0;
-};
-
-/// Plain TCP, for networks that are trusted: tokens keep strangers and other
-/// attempts out, but not who reads or changes packets.
-std::shared_ptr<link_security> plain_links();
-
-/// The credentials of all leaders of *run*, made in about 2 ms. Both functions
-/// fail with `ec::unsupported` in a build without OpenSSL.
-expected<link_credentials> make_link_credentials(std::string_view run);
-
-/// TLS 1.3 between leaders of *run* that have the credentials *x*.
-expected<std::shared_ptr<link_security>>
-encrypted_links(const link_credentials& x, std::string_view run);
+/// `ec::protocol` unless *text* is one.
+expected<ring_leader> decode_leader(std::string_view text);
 
 /// A port on which a leader waits for its neighbor.
 class ring_port {
@@ -109,13 +66,13 @@ struct join_ring_args {
   int stop = -1;
 };
 
-/// Connects leader *index* of *seats* with its neighbors. It calls the next
+/// Connects leader *index* of *leaders* with its neighbors. It calls the next
 /// one and is called by the previous one at the same time; both check each
 /// other's tokens. Others that connect are dropped.
 ///
 /// `ec::timeout` names the neighbor and what was tried.
 expected<ring_links> join_ring(const ring_port& port,
-                               const std::vector<ring_seat>& seats,
+                               const std::vector<ring_leader>& leaders,
                                std::size_t index, const join_ring_args& args);
 
 } // namespace troupe::internal

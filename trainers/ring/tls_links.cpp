@@ -6,7 +6,7 @@
 
 #include "troupe/actors/door/tls_channel.hpp"
 #include "troupe/actors/door/tls_link.hpp"
-#include "troupe/trainers/ring/join_ring.hpp"
+#include "troupe/trainers/ring/link_security.hpp"
 
 namespace troupe::internal {
 

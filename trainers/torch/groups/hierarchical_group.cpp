@@ -17,7 +17,7 @@ std::string key_of_host(int first) {
 
 /// Where rank 0 publishes what it has read: the places of all leaders for
 /// leaders, and for the other ranks only how many each host has.
-constexpr const char* key_of_seats = "seats";
+constexpr const char* key_of_leaders = "leaders";
 constexpr const char* key_of_layout = "layout";
 
 void publish(c10d::Store& store, const std::string& key,
@@ -36,12 +36,13 @@ tl::unexpected<error> no_layout() {
 }
 
 /// "3x8 1x4 ": three hosts with 8 ranks, then one with 4.
-std::string layout_of(const std::vector<ring_seat>& seats) {
+std::string layout_of(const std::vector<ring_leader>& leaders) {
   std::string result;
-  for (std::size_t i = 0, end = 0; i < seats.size(); i = end) {
-    while (end < seats.size() && seats[end].host.ranks == seats[i].host.ranks)
+  for (std::size_t i = 0, end = 0; i < leaders.size(); i = end) {
+    while (end < leaders.size()
+           && leaders[end].host.ranks == leaders[i].host.ranks)
       ++end;
-    result += concat(end - i, 'x', seats[i].host.ranks, ' ');
+    result += concat(end - i, 'x', leaders[i].host.ranks, ' ');
   }
   return result;
 }
@@ -63,18 +64,18 @@ expected<std::vector<ring_host>> decode_layout(const std::string& text,
   return result;
 }
 
-/// The texts of all seats, each after its length.
-std::string encode(const std::vector<ring_seat>& seats) {
+/// The texts of all leaders, each after its length.
+std::string encode(const std::vector<ring_leader>& leaders) {
   std::string result;
-  for (auto& seat : seats) {
-    auto text = encode(seat);
+  for (auto& leader : leaders) {
+    auto text = encode(leader);
     result += concat(text.size(), '\n', text);
   }
   return result;
 }
 
-expected<std::vector<ring_seat>> decode_seats(std::string_view text) {
-  std::vector<ring_seat> result;
+expected<std::vector<ring_leader>> decode_leaders(std::string_view text) {
+  std::vector<ring_leader> result;
   while (!text.empty()) {
     std::size_t size = 0;
     auto [at, problem] =
@@ -83,22 +84,23 @@ expected<std::vector<ring_seat>> decode_seats(std::string_view text) {
     if (problem != std::errc{} || begin > text.size()
         || size > text.size() - begin)
       return no_layout();
-    TROUPE_TRY(auto seat, decode_seat(text.substr(begin, size)));
-    result.push_back(std::move(seat));
+    TROUPE_TRY(auto leader, decode_leader(text.substr(begin, size)));
+    result.push_back(std::move(leader));
     text.remove_prefix(begin + size);
   }
   return result;
 }
 
 /// What the leaders of *ranks* ranks have published.
-expected<std::vector<ring_seat>> collect_seats(c10d::Store& store, int ranks) {
-  std::vector<ring_seat> result;
+expected<std::vector<ring_leader>> collect_leaders(c10d::Store& store,
+                                                   int ranks) {
+  std::vector<ring_leader> result;
   for (int first = 0; first < ranks;) {
-    TROUPE_TRY(auto seat, decode_seat(read(store, key_of_host(first))));
-    if (seat.host.first_rank != first)
+    TROUPE_TRY(auto leader, decode_leader(read(store, key_of_host(first))));
+    if (leader.host.first_rank != first)
       return no_layout();
-    first += seat.host.ranks;
-    result.push_back(std::move(seat));
+    first += leader.host.ranks;
+    result.push_back(std::move(leader));
   }
   return result;
 }
@@ -112,37 +114,37 @@ expected<host_meeting> host_meeting::begin(c10d::Store& store, args x,
   if (!result.leads() || result.is_alone())
     return result;
   TROUPE_TRY(result.port_, ring_port::open(here.address));
-  ring_seat seat;
-  seat.host = {here.host.empty() ? here.address : here.host, here.rank,
-               here.local_ranks};
-  seat.address = here.address;
-  seat.port = result.port_.port();
-  seat.token = result.port_.token();
-  seat.encrypted = how.security->encrypts();
-  publish(store, key_of_host(here.rank), encode(seat));
+  ring_leader leader;
+  leader.host = {here.host.empty() ? here.address : here.host, here.rank,
+                 here.local_ranks};
+  leader.address = here.address;
+  leader.port = result.port_.port();
+  leader.token = result.port_.token();
+  leader.encrypted = how.security->encrypts();
+  publish(store, key_of_host(here.rank), encode(leader));
   return result;
 }
 
-expected<std::vector<ring_seat>>
-host_meeting::read_seats(c10d::Store& store) const {
+expected<std::vector<ring_leader>>
+host_meeting::read_leaders(c10d::Store& store) const {
   if (args_.rank != 0)
-    return decode_seats(read(store, key_of_seats));
-  TROUPE_TRY(auto seats, collect_seats(store, args_.ranks));
-  publish(store, key_of_seats, encode(seats));
-  publish(store, key_of_layout, layout_of(seats));
-  return seats;
+    return decode_leaders(read(store, key_of_leaders));
+  TROUPE_TRY(auto leaders, collect_leaders(store, args_.ranks));
+  publish(store, key_of_leaders, encode(leaders));
+  publish(store, key_of_layout, layout_of(leaders));
+  return leaders;
 }
 
 expected<host_places> host_meeting::join(c10d::Store& store,
                                          const join_ring_args& how) {
   host_places result;
-  std::vector<ring_seat> seats;
+  std::vector<ring_leader> leaders;
   if (is_alone()) {
     result.hosts.push_back({args_.host, 0, args_.ranks});
   } else if (leads()) {
-    TROUPE_TRY(seats, read_seats(store));
-    for (auto& seat : seats)
-      result.hosts.push_back(seat.host);
+    TROUPE_TRY(leaders, read_leaders(store));
+    for (auto& leader : leaders)
+      result.hosts.push_back(leader.host);
   } else {
     TROUPE_TRY(result.hosts,
                decode_layout(read(store, key_of_layout), args_.ranks));
@@ -156,7 +158,7 @@ expected<host_places> host_meeting::join(c10d::Store& store,
   result.index = static_cast<std::size_t>(here - result.hosts.begin());
   if (!leads())
     return result;
-  TROUPE_TRY(auto links, join_ring(port_, seats, result.index, how));
+  TROUPE_TRY(auto links, join_ring(port_, leaders, result.index, how));
   result.ring = std::make_unique<host_ring>(
     result.hosts, result.index, std::move(links.next),
     std::move(links.previous), describe_note);

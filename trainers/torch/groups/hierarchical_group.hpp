@@ -47,7 +47,7 @@ private:
 
   bool leads() const noexcept { return args_.local_rank == 0; }
   bool is_alone() const noexcept { return args_.local_ranks == args_.ranks; }
-  expected<std::vector<ring_seat>> read_seats(c10d::Store& store) const;
+  expected<std::vector<ring_leader>> read_leaders(c10d::Store& store) const;
 
   args args_;
   ring_port port_;

@@ -31,7 +31,7 @@ unique_fd stranger_at(const ring_port& port, const std::string& what) {
 
 /// Whether a byte travels around the ring.
 bool is_whole(ring_ports& ports) {
-  std::vector<char> ends(ports.seats.size(), 0);
+  std::vector<char> ends(ports.leaders.size(), 0);
   on_hosts(ends.size(), [&](std::size_t host) {
     auto ring = ports.ring(host);
     std::vector<char> data{static_cast<char>(host == 0 ? 'x' : '?')};
@@ -93,7 +93,7 @@ TEST(join_ring_test, names_the_neighbor_that_is_missing) {
 
 TEST(join_ring_test, another_attempt_is_no_neighbor) {
   ring_ports ports{2, false};
-  auto others = ports.seats;
+  auto others = ports.leaders;
   others[1].token = std::string(32, '0');
   join_ring_args args;
   args.limit = 300ms;
@@ -106,7 +106,7 @@ TEST(join_ring_test, another_attempt_is_no_neighbor) {
 
 TEST(join_ring_test, all_hosts_encrypt_or_none) {
   ring_ports ports{2, false};
-  ports.seats[1].encrypted = true;
+  ports.leaders[1].encrypted = true;
   auto joined = ports.join(0);
   ASSERT_FALSE(joined);
   EXPECT_EQ(joined.error().code, ec::invalid_config);
@@ -118,7 +118,7 @@ TEST(join_ring_test, ends_when_it_is_asked_to_stop) {
   stop.notify();
   join_ring_args args;
   args.stop = stop.fd();
-  auto joined = join_ring(ports.ports[0], ports.seats, 0, args);
+  auto joined = join_ring(ports.ports[0], ports.leaders, 0, args);
   ASSERT_FALSE(joined);
   EXPECT_EQ(joined.error().code, ec::stopped);
 }
@@ -131,7 +131,7 @@ TEST(join_ring_test, refuses_a_certificate_of_another_run) {
   join_ring_args args;
   args.security = *encrypted_links(strange, "run1");
   args.limit = 1500ms;
-  auto here = join_ring(ports.ports[0], ports.seats, 0, args);
+  auto here = join_ring(ports.ports[0], ports.leaders, 0, args);
   there.join();
   ASSERT_FALSE(here);
   EXPECT_EQ(here.error().code, ec::timeout);
@@ -140,9 +140,9 @@ TEST(join_ring_test, refuses_a_certificate_of_another_run) {
 }
 #endif
 
-TEST(join_ring_test, refuses_a_seat_that_is_none) {
+TEST(join_ring_test, refuses_a_text_that_names_no_leader) {
   for (auto text : {"", "1\n2\n3", "x\n1\n127.0.0.1\n1\n\n0\na"})
-    EXPECT_FALSE(decode_seat(text)) << text;
+    EXPECT_FALSE(decode_leader(text)) << text;
 }
 
 } // namespace

@@ -35,30 +35,30 @@ struct ring_ports {
     for (std::size_t i = 0; i < hosts; ++i) {
       ports.push_back(*ring_port::open(address));
       auto& port = ports.back();
-      ring_seat seat;
-      seat.host = {std::string(1, static_cast<char>('a' + i)),
-                   static_cast<int>(2 * i), 2};
-      seat.address = address;
-      seat.port = port.port();
-      seat.token = port.token();
-      seat.encrypted = encrypted;
-      seats.push_back(*decode_seat(encode(seat)));
+      ring_leader leader;
+      leader.host = {std::string(1, static_cast<char>('a' + i)),
+                     static_cast<int>(2 * i), 2};
+      leader.address = address;
+      leader.port = port.port();
+      leader.token = port.token();
+      leader.encrypted = encrypted;
+      leaders.push_back(*decode_leader(encode(leader)));
     }
   }
 
   std::vector<ring_host> hosts() const {
     std::vector<ring_host> result;
-    for (auto& seat : seats)
-      result.push_back(seat.host);
+    for (auto& leader : leaders)
+      result.push_back(leader.host);
     return result;
   }
 
   expected<ring_links> join(std::size_t index,
                             std::chrono::milliseconds limit = ring_patience) {
     join_ring_args args;
-    args.security = security_of(seats[index].encrypted);
+    args.security = security_of(leaders[index].encrypted);
     args.limit = limit;
-    return join_ring(ports[index], seats, index, args);
+    return join_ring(ports[index], leaders, index, args);
   }
 
   /// Host *index* in the ring of all.
@@ -73,7 +73,7 @@ struct ring_ports {
   }
 
   std::vector<ring_port> ports;
-  std::vector<ring_seat> seats;
+  std::vector<ring_leader> leaders;
 };
 
 /// Runs *body* for each of *count* hosts on a thread of its own.

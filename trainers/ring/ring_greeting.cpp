@@ -1,0 +1,95 @@
+#include "troupe/trainers/ring/ring_greeting.hpp"
+
+#include <string_view>
+
+#include "troupe/runtime/process/internet_socket.hpp"
+
+namespace troupe::internal {
+
+namespace {
+
+/// For data that may wait for minutes until a slow host takes it: such a host
+/// acknowledges, but its window stays closed, which TCP_USER_TIMEOUT would
+/// count as dead. Lost hosts are known to the driver.
+void prepare_for_data(int socket) {
+  watch_connection(socket, {.interval_s = 1, .probes = 9});
+}
+
+} // namespace
+
+ring_greeting greeting_of(const std::string& token, std::size_t index) {
+  ring_greeting result;
+  std::string_view{"troupe ring 1"}.copy(result.magic.data(),
+                                         result.magic.size());
+  token.copy(result.token.data(), result.token.size());
+  result.index = index;
+  return result;
+}
+
+bool greeted_connection::advance() {
+  if (handshake_ && !shake_hands())
+    return false;
+  while (link_ && left_ != 0) {
+    auto moved = sends_ ? send() : receive();
+    if (!moved) {
+      problem = "it closed the connection";
+      return false;
+    }
+    if (*moved == 0)
+      break;
+    done_ += *moved;
+    if (done_ < sizeof(ring_greeting))
+      continue;
+    if (!sends_ && !(got_ == wanted_)) {
+      problem = "it is not of this ring";
+      return false;
+    }
+    sends_ = !sends_;
+    done_ = 0;
+    --left_;
+  }
+  return true;
+}
+
+pollfd greeted_connection::wait() const noexcept {
+  if (handshake_)
+    return {handshake_->socket(), events_, 0};
+  return {link_->socket(), static_cast<short>(sends_ ? POLLOUT : POLLIN), 0};
+}
+
+std::unique_ptr<byte_link> greeted_connection::take() {
+  prepare_for_data(link_->socket());
+  return std::move(link_);
+}
+
+bool greeted_connection::shake_hands() {
+  using progress = link_handshake::progress;
+  switch (handshake_->advance()) {
+    case progress::failed:
+      problem = handshake_->problem();
+      return false;
+    case progress::wants_write:
+      events_ = POLLOUT;
+      return true;
+    case progress::wants_read:
+      events_ = POLLIN;
+      return true;
+    case progress::done:
+      link_ = handshake_->take();
+      handshake_.reset();
+      return true;
+  }
+  return false;
+}
+
+std::optional<std::size_t> greeted_connection::send() {
+  auto* from = reinterpret_cast<const std::byte*>(&sent_);
+  return link_->send({from + done_, sizeof(sent_) - done_});
+}
+
+std::optional<std::size_t> greeted_connection::receive() {
+  auto* to = reinterpret_cast<std::byte*>(&got_);
+  return link_->receive({to + done_, sizeof(got_) - done_});
+}
+
+} // namespace troupe::internal

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <ctime>
 
 #include "troupe/callbacks/report_page/html_page.hpp"
 #include "troupe/callbacks/report_page/page_text.hpp"
@@ -119,12 +118,12 @@ void append_trial(std::string& out, const trial& x, const std::string& metric,
 }
 
 void append_begin(object_writer& out, const std::string& text) {
-  std::tm utc{};
-  if (!::strptime(text.c_str(), "%Y-%m-%dT%H:%M:%SZ", &utc))
-    out.null_field("begin");
-  else
+  using milliseconds = std::chrono::duration<double, std::milli>;
+  if (auto begin = parse_timestamp(text))
     append_number(out.begin("begin"),
-                  1000.0 * static_cast<double>(::timegm(&utc)), 15);
+                  milliseconds{begin->time_since_epoch()}.count(), 15);
+  else
+    out.null_field("begin");
 }
 
 /// "finished: 12 trials, 1 failed; best loss 0.01: trial-0002 (lr=0.1)"

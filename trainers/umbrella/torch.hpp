@@ -7,6 +7,7 @@
 #include "troupe/trainers/torch/data/data_loader.hpp"
 #include "troupe/trainers/torch/data/dataset.hpp"
 #include "troupe/trainers/torch/data/fashion_mnist.hpp"
+#include "troupe/trainers/torch/data/global_batch.hpp"
 #include "troupe/trainers/torch/data/stream_loader.hpp"
 #include "troupe/trainers/torch/data_parallel/prepare_model.hpp"
 #include "troupe/trainers/torch/files/object_formats.hpp"

@@ -1,0 +1,39 @@
+#include "troupe/trainers/torch/data/global_batch.hpp"
+
+#include <algorithm>
+#include <limits>
+
+#include "troupe/trainers/torch/throw_invalid_argument.hpp"
+
+namespace troupe {
+
+using internal::throw_invalid_argument;
+
+batch_split split_global_batch(int world_size, std::int64_t global_batch_size,
+                               std::int64_t max_batch_size) {
+  auto positive = [](std::int64_t x, const char* name) {
+    if (x < 1)
+      throw_invalid_argument("split_global_batch: ", name, " is ", x,
+                             ", but must be at least 1");
+  };
+  positive(world_size, "world_size");
+  positive(global_batch_size, "global_batch_size");
+  positive(max_batch_size, "max_batch_size");
+  if (global_batch_size % world_size != 0)
+    throw_invalid_argument(
+      "split_global_batch: ", world_size, " ranks cannot have equal parts of ",
+      global_batch_size,
+      " samples; choose a multiple of each number of ranks that the run may "
+      "have");
+  auto share = global_batch_size / world_size;
+  auto batch_size = std::min(share, max_batch_size);
+  while (share % batch_size != 0)
+    --batch_size;
+  auto batches = share / batch_size;
+  if (batches > std::numeric_limits<int>::max())
+    throw_invalid_argument("split_global_batch: ", batches,
+                           " batches for one step are too many");
+  return {batch_size, static_cast<int>(batches)};
+}
+
+} // namespace troupe

@@ -49,8 +49,10 @@ inline constexpr const char* rotten_prefix = ".rotten-";
 /// Of the empty file that shows, for a moment, which owner new files get.
 inline constexpr const char* owner_prefix = ".owner-";
 
-/// Not of a run: the file that makes a folder that of a sweep.
+/// Not of a run: the file that makes a folder that of a sweep, ...
 inline constexpr const char* sweep_description = "sweep.json";
+/// ... and the page that it gets at its end.
+inline constexpr const char* sweep_page = "compare.html";
 
 enum class entry_kind {
   file,

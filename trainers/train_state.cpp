@@ -31,16 +31,17 @@ auto named(const fs::path& path, F f) {
   return decltype(f())();
 }
 
-/// The names of the files in *folder*, for a sentence.
-std::string files_in(const fs::path& folder) {
+/// What was saved in *folder* instead of the object *name*, for a sentence.
+std::string missing_text(const std::string& name, const fs::path& folder) {
   constexpr std::size_t most = 12;
   auto files = files_below(folder);
   if (!files || files->empty())
-    return "nothing";
+    return "nothing was saved there";
   auto name_of = [&](const fs::path& x) {
     return x.lexically_relative(folder).generic_string();
   };
-  return joined(*files | std::views::take(most), ", ", name_of)
+  return "no '" + name + "' of this type was saved there, but "
+         + joined(*files | std::views::take(most), ", ", name_of)
          + (files->size() > most ? ", ..." : "");
 }
 
@@ -61,10 +62,9 @@ void internal::restore(const std::vector<saved_object>& objects,
                        const fs::path& folder) {
   for (auto& x : objects)
     if (!value_or_throw(look_up(folder / x.file)).exists())
-      throw train_error{{ec::invalid_argument,
-                         (folder / x.file).string() + " does not exist: no '"
-                           + x.name + "' of this type was saved there, but "
-                           + files_in(folder)}};
+      throw train_error{
+        {ec::invalid_argument, (folder / x.file).string() + " does not exist: "
+                                 + missing_text(x.name, folder)}};
   struct step : restore_step {
     fs::path path;
   };

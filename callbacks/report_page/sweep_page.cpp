@@ -203,7 +203,7 @@ std::string sweep_page(const sweep_facts& x) {
 
 expected<void> write_sweep_page(const fs::path& path) {
   TROUPE_TRY(auto facts, read_sweep_facts(path));
-  return replace_file(path / sweep_page_file, sweep_page(facts));
+  return replace_file(path / run_layout::sweep_page, sweep_page(facts));
 }
 
 } // namespace troupe::internal

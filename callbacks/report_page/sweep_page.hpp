@@ -9,9 +9,6 @@
 
 namespace troupe::internal {
 
-/// The page in a sweep's folder.
-inline constexpr const char* sweep_page_file = "compare.html";
-
 /// A sweep as its page shows it.
 struct sweep_facts {
   std::string name;

@@ -23,16 +23,21 @@ expected<void> sweep_ledger::restore() {
   auto& history = store_.history();
   trials_ = history.trials;
   for (auto& x : trials_) {
+    if (rules_.retry_failed && has_failed(x)) {
+      x.status = run_status_kind::running;
+      TROUPE_TRY_VOID(store_.begin(x));
+    }
     rate(x);
     count(x);
     if (x.status == run_status_kind::running)
       resumed_.push_back(x.index);
   }
   std::ranges::reverse(resumed_);
-  ended_ = history.ends.size();
+  ended_ = trials_.size() - resumed_.size();
   TROUPE_TRY_VOID(check_metric());
   for (auto index : history.ends)
-    searcher_->tell(trials_.at(index));
+    if (trials_.at(index).status != run_status_kind::running)
+      TROUPE_TRY_VOID(tell(trials_.at(index)));
   return {};
 }
 
@@ -44,18 +49,59 @@ std::optional<trial> sweep_ledger::next_begun() {
   return trials_.at(index);
 }
 
-std::optional<trial> sweep_ledger::next_new(const search_space& space) {
+expected<std::optional<trial>>
+sweep_ledger::next_new(const search_space& space) {
+  std::optional<trial> none;
   auto index = trials_.size();
   if (rules_.trials && index >= *rules_.trials)
-    return std::nullopt;
-  auto params = searcher_->ask(space, index);
+    return none;
+  TROUPE_TRY(auto params, ask(space, index));
   if (!params)
-    return std::nullopt;
+    return none;
   trial x;
   x.index = index;
   x.name = trial_name(index);
   x.params = std::move(*params);
-  return x;
+  TROUPE_TRY_VOID(check_params(space, x));
+  return std::optional{std::move(x)};
+}
+
+expected<std::optional<metrics>> sweep_ledger::ask(const search_space& space,
+                                                   std::size_t index) {
+  try {
+    return searcher_->ask(space, index);
+  } catch (...) {
+    return tl::unexpected{
+      caught(concat("the searcher (", searcher_->name(),
+                    ") threw when it was asked for ", trial_name(index)))};
+  }
+}
+
+expected<void> sweep_ledger::tell(const trial& x) {
+  try {
+    searcher_->tell(x);
+    return {};
+  } catch (...) {
+    return tl::unexpected{
+      caught(concat("the searcher (", searcher_->name(),
+                    ") threw when it was told the end of ", x.name))};
+  }
+}
+
+expected<void> sweep_ledger::check_params(const search_space& space,
+                                          const trial& x) const {
+  auto refuse = [&](const char* what, const std::string& name) {
+    return failure(ec::invalid_argument,
+                   concat("the searcher (", searcher_->name(), ") chose ", what,
+                          " '", name, "' for ", x.name));
+  };
+  for (auto& param : space)
+    if (!x.params.contains(param.name))
+      return refuse("no value of the param", param.name);
+  for (auto& [name, value] : x.params)
+    if (std::ranges::find(space, name, &search_param::name) == space.end())
+      return refuse("a value of a param that is not in the space,", name);
+  return {};
 }
 
 expected<void> sweep_ledger::begin(const trial& x) {
@@ -74,7 +120,7 @@ expected<void> sweep_ledger::end(trial x) {
     first_failed_ = first_failed_.value_or(x.index);
   }
   trials_.at(x.index) = x;
-  searcher_->tell(x);
+  TROUPE_TRY_VOID(tell(x));
   return x.status == run_status_kind::finished ? check_metric()
                                                : expected<void>{};
 }

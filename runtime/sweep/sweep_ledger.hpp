@@ -21,6 +21,7 @@ struct sweep_rules {
   score_order order = score_order::min;
   std::optional<std::size_t> trials;
   std::optional<std::size_t> max_failed_trials;
+  bool retry_failed = false; ///< Those that failed in earlier starts.
 };
 
 /// Which trials of a sweep are left, and how the others ended. Keeps both in
@@ -40,7 +41,8 @@ public:
       rules_(std::move(rules)) {}
 
   /// Takes what earlier starts left. `ec::invalid_config`: trials have
-  /// finished, and none has reported the metric.
+  /// finished, and none has reported the metric. An exception of the searcher
+  /// is an error that names it, here and below.
   expected<void> restore();
 
   /// The next trial that an earlier start began and that has not ended. It is
@@ -48,8 +50,9 @@ public:
   std::optional<trial> next_begun();
 
   /// The next new trial, which `begin` then records; nothing: there are no
-  /// more, or none until a trial has ended.
-  std::optional<trial> next_new(const search_space& space);
+  /// more, or none until a trial has ended. `ec::invalid_argument`: the
+  /// searcher chose other params than those of *space*.
+  expected<std::optional<trial>> next_new(const search_space& space);
 
   /// Durable when it returns.
   expected<void> begin(const trial& x);
@@ -70,6 +73,10 @@ public:
   const sweep_rules& rules() const noexcept { return rules_; }
 
 private:
+  expected<std::optional<metrics>> ask(const search_space& space,
+                                       std::size_t index);
+  expected<void> tell(const trial& x);
+  expected<void> check_params(const search_space& space, const trial& x) const;
   void rate(trial& x);
   void count(const trial& x);
   expected<void> check_metric() const;

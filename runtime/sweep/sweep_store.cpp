@@ -60,6 +60,14 @@ process_identity to_process(const json::document& x) {
   throw json::format_error{"names no process"};
 }
 
+/// Whether *name* is that of a file that a driver or a reader of a sweep makes,
+/// or of one while it is written.
+bool is_of_a_sweep(const std::string& name) {
+  auto plain = run_layout::plain_name(name);
+  return plain == description_file || plain == journal_file
+         || plain == run_layout::sweep_page || plain == run_layout::end_request;
+}
+
 /// Whether *name* is that of a file that only runs have.
 bool is_of_a_run(const std::string& name) {
   return name == run_layout::description || name == run_layout::state
@@ -123,17 +131,22 @@ void add_trial(sweep_history& to, const std::string& kind,
   fields_of(fields, read);
   auto& one = read.content;
   auto& all = to.trials;
-  if (one.index > all.size() || (kind == begun && one.index != all.size())
-      || (kind == ended && one.index == all.size()))
+  auto is_known = one.index < all.size();
+  // One that has failed may begin again.
+  auto fits = is_known ? kind == ended
+                           || all[one.index].status == run_status_kind::errored
+                       : kind == begun && one.index == all.size();
+  if (!fits)
     throw json::format_error{concat("a line about trial ", one.index,
                                     " follows ", all.size(), " trials")};
   one.name = trial_name(one.index);
-  if (kind == begun) {
-    all.push_back(std::move(one));
-  } else {
+  std::erase(to.ends, one.index);
+  if (kind == ended)
     to.ends.push_back(one.index);
-    all.at(one.index) = std::move(one);
-  }
+  if (is_known)
+    all[one.index] = std::move(one);
+  else
+    all.push_back(std::move(one));
 }
 
 void add_line(sweep_history& to, const json::document& x) {
@@ -221,6 +234,32 @@ expected<sweep_content> read_sweep(const fs::path& path) {
   return result;
 }
 
+expected<own_lock> lock_sweep(const held_folder& folder) {
+  TROUPE_TRY(auto lock,
+             own_lock::open(folder, lock_name, O_RDWR | O_CREAT, "open"));
+  TROUPE_TRY(auto taken, lock_file(lock.file(), folder.path() / lock_name));
+  if (!taken)
+    return failure(ec::conflict, "another process runs the sweep in "
+                                   + folder.path().string());
+  return lock;
+}
+
+expected<std::vector<std::string>>
+remove_sweep_files(const held_folder& folder) {
+  TROUPE_TRY(auto names, folder.names());
+  std::vector<std::string> left;
+  for (auto& name : names)
+    if (is_of_a_sweep(name) && name != description_file)
+      TROUPE_TRY_VOID(folder.remove_file(name));
+    else if (name != description_file && name != lock_name)
+      left.push_back(name);
+  // Until here the folder is a sweep's: an interrupted removal can be repeated.
+  TROUPE_TRY_VOID(folder.remove_file(description_file));
+  if (left.empty())
+    TROUPE_TRY_VOID(folder.remove_file(lock_name));
+  return left;
+}
+
 expected<std::unique_ptr<sweep_store>>
 sweep_store::open(const fs::path& storage_path, sweep_description description) {
   auto path = storage_path / description.name;
@@ -228,7 +267,7 @@ sweep_store::open(const fs::path& storage_path, sweep_description description) {
   TROUPE_TRY(auto folder, held_folder::open(path));
   std::unique_ptr<sweep_store> result{new sweep_store{std::move(folder)}};
   TROUPE_TRY_VOID(result->refuse_others());
-  TROUPE_TRY_VOID(result->take_lock());
+  TROUPE_TRY(result->lock_, lock_sweep(result->folder_));
   TROUPE_TRY_VOID(result->open_journal());
   TROUPE_TRY_VOID(result->describe(std::move(description)));
   return result;
@@ -236,29 +275,19 @@ sweep_store::open(const fs::path& storage_path, sweep_description description) {
 
 expected<void> sweep_store::refuse_others() const {
   TROUPE_TRY(auto names, folder_.names());
-  auto is_ours = [](const std::string& name) {
-    return name.starts_with("sweep.");
+  // A sweep was here if the lock is.
+  auto is_proof = [](const std::string& name) {
+    return name == description_file || name == lock_name;
   };
   if (std::ranges::any_of(names, is_of_a_run))
     return failure(ec::conflict,
                    path().string()
                      + " is the folder of a run: give the sweep another name");
-  if (std::ranges::find(names, description_file) == names.end()
-      && !std::ranges::all_of(names, is_ours))
+  if (!names.empty() && std::ranges::none_of(names, is_proof))
     return failure(ec::conflict,
                    path().string() + " holds " + names.front()
                      + ", but no sweep: give the sweep another name");
   return {};
-}
-
-expected<void> sweep_store::take_lock() {
-  TROUPE_TRY(lock_,
-             own_lock::open(folder_, lock_name, O_RDWR | O_CREAT, "open"));
-  TROUPE_TRY(auto taken, lock_file(lock_.file(), path() / lock_name));
-  if (taken)
-    return {};
-  return failure(ec::conflict,
-                 "another process runs the sweep in " + path().string());
 }
 
 expected<void> sweep_store::describe(sweep_description x) {
@@ -335,6 +364,10 @@ expected<void> sweep_store::begin(const trial& x) {
 
 expected<void> sweep_store::end(const trial& x) {
   return append(line_of(trial_line{ended, x}), true);
+}
+
+expected<std::optional<end_request>> sweep_store::take_end_request() const {
+  return internal::take_end_request(folder_, own_identity());
 }
 
 expected<void> sweep_store::compare(const trial_comparison& x) {

@@ -13,6 +13,7 @@
 #include "troupe/runtime/storage/append_file.hpp"
 #include "troupe/runtime/storage/file_lock.hpp"
 #include "troupe/runtime/storage/held_folder.hpp"
+#include "troupe/runtime/store/end_request.hpp"
 #include "troupe/runtime/sweep/halving.hpp"
 #include "troupe/runtime/sweep/trial.hpp"
 
@@ -78,6 +79,16 @@ expected<sweep_description> read_sweep_description(const fs::path& path);
 /// Errors are those of `read_sweep_description`.
 expected<sweep_content> read_sweep(const fs::path& path);
 
+/// Takes the lock of the sweep in *folder*, as its driver does. `ec::conflict`:
+/// another process has it.
+expected<own_lock> lock_sweep(const held_folder& folder);
+
+/// Removes the files of the sweep in *folder*, whose lock the caller has. If
+/// anything is left in it, which is returned, the file of the lock stays: the
+/// next sweep of that name takes the folder.
+expected<std::vector<std::string>>
+remove_sweep_files(const held_folder& folder);
+
 /// The durable part of a sweep: the folder `<storage>/<name>` with `sweep.json`
 /// and the journal `sweep.jsonl`, beside the folders of its trials.
 ///
@@ -86,13 +97,14 @@ expected<sweep_content> read_sweep(const fs::path& path);
 ///
 ///   SS-1  A trial has its line `trial_begun` on the disk before its run has a
 ///         folder: a restart gives it the same params.
-///   SS-2  A trial with a line `trial_ended` never runs again.
+///   SS-2  A trial with a line `trial_ended` never runs again, unless it failed
+///         and has another line `trial_begun` after that.
 class sweep_store {
 public:
   /// Takes the sweep in *storage_path* that is called `description.name`, or
   /// makes it. `ec::conflict` if the folder holds a run, another sweep or
-  /// something else, or if another process has the sweep; the folder then stays
-  /// as it is. `ec::corrupt` for a damaged file.
+  /// something else where no sweep was, or if another process has the sweep;
+  /// the folder then stays as it is. `ec::corrupt` for a damaged file.
   static expected<std::unique_ptr<sweep_store>>
   open(const fs::path& storage_path, sweep_description description);
 
@@ -113,10 +125,12 @@ public:
   /// Survives a kill of this process, but perhaps not a power cut.
   expected<void> compare(const trial_comparison& x);
 
+  /// What `troupe stop` has asked this driver for; it is returned once.
+  expected<std::optional<end_request>> take_end_request() const;
+
 private:
   explicit sweep_store(held_folder folder) : folder_(std::move(folder)) {}
 
-  expected<void> take_lock();
   expected<void> refuse_others() const;
   expected<void> describe(sweep_description x);
   expected<void> open_journal();

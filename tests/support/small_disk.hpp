@@ -1,6 +1,8 @@
 #pragma once
 
+#include <fcntl.h>
 #include <sys/mount.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <string>
@@ -46,5 +48,14 @@ private:
   bool mounted_ = false;
   std::string reason_;
 };
+
+/// Leaves no byte free on the disk of *path*.
+inline void fill_up(const fs::path& path) {
+  auto file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+  std::string block(4096, 'x');
+  while (::write(file, block.data(), block.size()) > 0) {
+  }
+  ::close(file);
+}
 
 } // namespace troupe::internal::test

@@ -1,11 +1,14 @@
 #include <algorithm>
 #include <memory>
+#include <set>
+#include <string_view>
 
 #include "tools/troupe/runs.hpp"
 #include "tools/troupe/storage.hpp"
 #include "tools/troupe/sweeps.hpp"
 #include "tools/troupe/verbs.hpp"
 #include "troupe/callbacks/status_text.hpp"
+#include "troupe/runtime/near_names.hpp"
 #include "troupe/runtime/text.hpp"
 
 // troupe ls: the runs and sweeps of a storage folder.
@@ -118,6 +121,18 @@ json_object json_of(const std::vector<found_run>& runs,
   return result;
 }
 
+/// Says so if *metric* was asked for and no run has reported it.
+void complain_about(const std::string& metric,
+                    const std::vector<found_run>& runs) {
+  std::set<std::string_view> known;
+  for (auto& run : runs)
+    for (auto& [name, value] : run.last_metrics)
+      known.insert(name);
+  if (!metric.empty() && !known.empty() && !known.contains(metric))
+    complain("no run has a metric '" + metric + '\''
+             + did_you_mean(metric, {known.begin(), known.end()}));
+}
+
 expected<int> ls(const ls_arguments& x) {
   TROUPE_TRY(auto folder, storage_folder(x.folder));
   TROUPE_TRY(auto storage, look_into(folder));
@@ -152,8 +167,10 @@ expected<int> ls(const ls_arguments& x) {
       text += (text.empty() ? "" : "\n") + table_of(sweeps);
     print(text);
   }
-  if (!x.json)
+  if (!x.json) {
     complain_about(runs, sweeps, storage);
+    complain_about(x.metric, runs);
+  }
   auto is_unreadable = [](const strange_folder& x) {
     return x.reason.code != ec::invalid_argument;
   };

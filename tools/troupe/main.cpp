@@ -4,10 +4,12 @@
 #include <exception>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "tools/troupe/manual.hpp"
 #include "tools/troupe/runs.hpp"
 #include "tools/troupe/storage.hpp"
+#include "tools/troupe/sweeps.hpp"
 #include "tools/troupe/verbs.hpp"
 
 namespace troupe::tool {
@@ -15,6 +17,16 @@ namespace troupe::tool {
 expected<fs::path> run_arguments::path() const {
   return storage_folder(storage).and_then(
     [&](const fs::path& folder) { return find_run(run, folder); });
+}
+
+expected<run_arguments::folder> run_arguments::run_or_sweep() const {
+  TROUPE_TRY(auto among, storage_folder(storage));
+  TROUPE_TRY(auto sweep, find_sweep(run, among));
+  if (sweep)
+    return folder{*sweep, true};
+  return find_run(run, among).map([](fs::path x) {
+    return folder{std::move(x), false};
+  });
 }
 
 void add_storage(CLI::App& app, std::string& to) {

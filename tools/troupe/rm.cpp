@@ -1,3 +1,4 @@
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -6,8 +7,14 @@
 #include <cstdio>
 #include <iostream>
 #include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "tools/troupe/runs.hpp"
+#include "tools/troupe/storage.hpp"
+#include "tools/troupe/sweeps.hpp"
 #include "tools/troupe/verbs.hpp"
 #include "troupe/callbacks/csv/csv.hpp"
 #include "troupe/callbacks/status_text.hpp"
@@ -17,7 +24,8 @@
 #include "troupe/runtime/store/run_folder.hpp"
 #include "troupe/runtime/text.hpp"
 
-// troupe rm: removes a run, and nothing that is not Troupe's.
+// troupe rm: removes a run, or a sweep with its trials, and nothing that is not
+// Troupe's.
 
 namespace troupe::tool {
 
@@ -70,7 +78,7 @@ public:
   expected<void> remove_all() {
     using namespace run_layout;
     TROUPE_TRY_VOID(remove_in(
-      checkpoints, [this](const held_folder& folder, const std::string& name) {
+      checkpoints, [this](const held_folder& folder, std::string& name) {
         return is_own_checkpoint(folder, name);
       }));
     TROUPE_TRY_VOID(remove_in(logs, [](auto&, const std::string& name) {
@@ -91,9 +99,7 @@ public:
       TROUPE_TRY_VOID(run_.remove_file(name + ".new"));
     for (auto name : {state, description, ranks})
       TROUPE_TRY_VOID(run_.remove_file(name));
-    TROUPE_TRY_VOID(remove_in(attempts, [](auto&, const std::string& name) {
-      return expected<bool>{is_number(name)};
-    }));
+    TROUPE_TRY_VOID(remove_attempts());
     TROUPE_TRY_VOID(run_.remove_file(lock));
     TROUPE_TRY(auto left, run_.names());
     for (auto& name : left)
@@ -126,8 +132,34 @@ private:
     return is_empty ? run_.remove_tree(name) : expected<void>{};
   }
 
+  /// Beside files of others, a folder is that of a run again only with the
+  /// number of an attempt in it (`refuse_foreign`), so that one stays.
+  expected<void> remove_attempts() {
+    using namespace run_layout;
+    constexpr const char* mark = "0";
+    TROUPE_TRY(auto beside, run_.names());
+    auto keeps = std::ranges::any_of(beside, [](const std::string& name) {
+      return name != attempts && name != lock && !name.starts_with(".nfs");
+    });
+    TROUPE_TRY(auto folder, run_.folder(attempts));
+    if (keeps) // It names no driver.
+      TROUPE_TRY_VOID(
+        folder.open_file(mark, O_WRONLY | O_CREAT | O_TRUNC, "create"));
+    TROUPE_TRY(auto names, folder.names());
+    for (auto& name : names)
+      if (!is_number(name)) {
+        left_.push_back(std::string{attempts} + '/' + name);
+        keeps = true;
+      } else if (!keeps || name != mark) {
+        TROUPE_TRY_VOID(folder.remove_file(name));
+      }
+    return keeps ? expected<void>{} : run_.remove_tree(attempts);
+  }
+
+  /// One with files of the user gets another name, *name*: its own is free for
+  /// the next run.
   expected<bool> is_own_checkpoint(const held_folder& folder,
-                                   const std::string& name) {
+                                   std::string& name) {
     for (auto prefix : {run_layout::staging_prefix, run_layout::evicted_prefix,
                         run_layout::rotten_prefix})
       if (name.starts_with(prefix))
@@ -144,8 +176,12 @@ private:
     }
     if (its->run_id != id_ && !its->run_id.empty())
       return false;
-    return unlisted_files(folder.path() / name, *its)
-      .map([](const std::vector<std::string>& users) { return users.empty(); });
+    TROUPE_TRY(auto users, unlisted_files(folder.path() / name, *its));
+    if (users.empty())
+      return true;
+    if (auto kept = "kept-" + name; folder.rename_new(name, folder, kept))
+      name = kept;
+    return false;
   }
 
   const held_folder& run_;
@@ -154,29 +190,36 @@ private:
   std::vector<std::string> left_;
 };
 
-expected<bool> user_agrees(const found_run& run) {
+/// Asks whether to remove *what* in the folder *path*.
+expected<bool> user_agrees(const std::string& name, const std::string& what,
+                           const fs::path& path) {
   if (::isatty(STDIN_FILENO) != 1)
     return failure(ec::invalid_argument,
-                   "there is no terminal to ask: --yes removes " + run.name);
-  std::fprintf(
-    stderr, "Remove %s (%s, %s, %s) in %s? [y/N] ", one_line(run.name).c_str(),
-    run.state_name().c_str(), counted(run.reports, "report").c_str(),
-    counted(run.state ? run.state->checkpoints.size() : 0, "checkpoint")
-      .c_str(),
-    one_line(run.path.string()).c_str());
+                   "there is no terminal to ask: --yes removes " + name);
+  std::fprintf(stderr, "Remove %s (%s) in %s? [y/N] ", one_line(name).c_str(),
+               what.c_str(), one_line(path.string()).c_str());
   std::string answer;
   std::getline(std::cin, answer);
   return answer == "y" || answer == "Y" || answer == "yes";
 }
 
-error is_live(const found_run& run) {
-  return {ec::conflict,
-          "the run " + run.path.string() + " has a driver, "
-            + to_string(*run.driver)
-            + (run.presence == driver_presence::live
-                 ? ": stop it first"
-                 : ", which cannot be seen from here: --gone says that it has "
-                   "ended")};
+/// Refuses what *what* says, if that has a driver, or may have one.
+expected<void> refuse_live(const std::string& what, driver_presence presence,
+                           const process_identity* driver, bool gone) {
+  if (!driver || presence == driver_presence::gone
+      || (presence == driver_presence::elsewhere && gone))
+    return {};
+  return failure(ec::conflict,
+                 what + " has a driver, " + to_string(*driver)
+                   + (presence == driver_presence::live
+                        ? ": stop it first"
+                        : ", which cannot be seen from here: --gone says that "
+                          "it has ended"));
+}
+
+expected<void> refuse_live(const found_run& x, bool gone) {
+  return refuse_live("the run " + x.path.string(), x.presence,
+                     x.driver ? &*x.driver : nullptr, gone);
 }
 
 std::string text_of_left(const fs::path& path) {
@@ -187,47 +230,137 @@ std::string text_of_left(const fs::path& path) {
                                         : ", which is not Troupe's");
 }
 
-expected<int> rm(const rm_arguments& x) {
-  TROUPE_TRY(auto path, x.run->path());
+/// Removes the run *x*, which has no driver; returns what stays.
+expected<std::vector<std::string>> remove_run(const found_run& x) {
+  // Refuses a folder of another user, and whoever has started it meanwhile.
+  TROUPE_TRY(auto held, run_folder::open(x.path.parent_path(),
+                                         x.path.filename().string()));
+  // A driver that was killed may have left ranks, which write on.
+  TROUPE_TRY_VOID(held->await_ranks(ranks_limit));
+  remover all{held->files(), x.state ? &*x.state : nullptr,
+              x.description ? x.description->id : ""};
+  TROUPE_TRY_VOID(all.remove_all());
+  held.reset();
+  if (all.left().empty() && ::rmdir(x.path.c_str()) != 0)
+    return tl::unexpected{storage_error("remove", x.path, errno)};
+  return all.left();
+}
+
+expected<int> tell(const rm_arguments& x, const fs::path& path,
+                   const std::vector<std::string>& left) {
+  if (x.run->json) {
+    print_json({{"path", utf8_text(path.string())},
+                {"removed", left.empty()},
+                {"left", left}});
+  } else {
+    print("removed " + one_line(path.string())
+          + (left.empty() ? "\n" : ", but for:\n"));
+    for (auto& name : left)
+      complain(text_of_left(path / name));
+  }
+  return left.empty() ? done : failed;
+}
+
+expected<int> rm_run(const rm_arguments& x, const fs::path& path) {
   TROUPE_TRY_VOID(expect_own_run(path));
   auto run = read_run(path);
-  if (run.presence == driver_presence::live
-      || (run.presence == driver_presence::elsewhere && !x.gone))
-    return tl::unexpected{is_live(run)};
+  TROUPE_TRY_VOID(refuse_live(run, x.gone));
   if (!x.yes) {
-    TROUPE_TRY(auto agreed, user_agrees(run));
+    auto what = concat(
+      run.state_name(), ", ", counted(run.reports, "report"), ", ",
+      counted(run.state ? run.state->checkpoints.size() : 0, "checkpoint"));
+    TROUPE_TRY(auto agreed, user_agrees(run.name, what, run.path));
     if (!agreed)
       return failed;
   }
-  // Refuses a folder of another user, and whoever has started it meanwhile.
-  TROUPE_TRY(auto held,
-             run_folder::open(path.parent_path(), path.filename().string()));
-  // A driver that was killed may have left ranks, which write on.
-  TROUPE_TRY_VOID(held->await_ranks(ranks_limit));
-  remover all{held->files(), run.state ? &*run.state : nullptr,
-              run.description ? run.description->id : ""};
-  TROUPE_TRY_VOID(all.remove_all());
-  held.reset();
-  if (all.left().empty() && ::rmdir(path.c_str()) != 0)
-    return tl::unexpected{storage_error("remove", path, errno)};
-  if (x.run->json) {
-    print_json({{"path", utf8_text(path.string())},
-                {"removed", all.left().empty()},
-                {"left", all.left()}});
-  } else {
-    print("removed " + one_line(path.string())
-          + (all.left().empty() ? "\n" : ", but for:\n"));
-    for (auto& name : all.left())
-      complain(text_of_left(path / name));
+  TROUPE_TRY(auto left, remove_run(run));
+  return tell(x, path, left);
+}
+
+// -- sweeps
+
+/// Whether the folder *path* of a trial is a run's, or one in which a driver
+/// was killed before it described its run.
+expected<bool> is_own_trial(const fs::path& path) {
+  if (expect_own_run(path))
+    return true;
+  TROUPE_TRY(auto of_another, is_run(path));
+  if (of_another)
+    return false;
+  auto refused = held_folder::open(path).and_then(refuse_foreign);
+  if (!refused && refused.error().code != ec::conflict)
+    return tl::unexpected{refused.error()};
+  return refused.has_value();
+}
+
+/// The runs of trials in the folder of a sweep; `ec::conflict` if one has a
+/// driver.
+expected<std::vector<found_run>> trials_in(const held_folder& sweep,
+                                           bool gone) {
+  constexpr std::string_view prefix = "trial-";
+  std::vector<found_run> result;
+  TROUPE_TRY(auto names, sweep.names());
+  for (auto& name : names) {
+    if (!name.starts_with(prefix)
+        || !is_number(std::string_view{name}.substr(prefix.size())))
+      continue;
+    TROUPE_TRY(auto there, sweep.look_up_link(name));
+    if (!there.is_folder())
+      continue;
+    TROUPE_TRY(auto own, is_own_trial(sweep.path() / name));
+    if (!own)
+      continue;
+    result.push_back(read_run(sweep.path() / name));
+    TROUPE_TRY_VOID(refuse_live(result.back(), gone));
   }
-  return all.left().empty() ? done : failed;
+  return result;
+}
+
+expected<int> rm_sweep(const rm_arguments& x, const fs::path& path) {
+  // Another program's, or damaged: it stays.
+  TROUPE_TRY_VOID(read_sweep_description(path));
+  auto sweep = read_sweep_at(path);
+  auto start = sweep.content && sweep.content->history.start
+                 ? &sweep.content->history.start->driver
+                 : nullptr;
+  TROUPE_TRY_VOID(
+    refuse_live("the sweep " + path.string(), sweep.presence, start, x.gone));
+  TROUPE_TRY(auto folder, held_folder::open(path));
+  TROUPE_TRY(auto trials, trials_in(folder, x.gone));
+  if (!x.yes) {
+    auto what =
+      concat(sweep.state_name(), ", ", counted(trials.size(), "trial"));
+    TROUPE_TRY(auto agreed, user_agrees(sweep.name, what, path));
+    if (!agreed)
+      return failed;
+  }
+  TROUPE_TRY(auto lock, lock_sweep(folder));
+  std::vector<std::string> left;
+  for (auto& trial : trials) {
+    TROUPE_TRY(auto files, remove_run(trial));
+    for (auto& name : files)
+      left.push_back(trial.name + '/' + name);
+  }
+  TROUPE_TRY(auto others, remove_sweep_files(folder));
+  for (auto& name : others)
+    if (std::ranges::find(trials, name, &found_run::name) == trials.end())
+      left.push_back(name);
+  if (left.empty() && ::rmdir(path.c_str()) != 0)
+    return tl::unexpected{storage_error("remove", path, errno)};
+  return tell(x, path, left);
+}
+
+expected<int> rm(const rm_arguments& x) {
+  TROUPE_TRY(auto found, x.run->run_or_sweep());
+  return found.is_sweep ? rm_sweep(x, found.path) : rm_run(x, found.path);
 }
 
 } // namespace
 
 verb rm_verb() {
   return {"rm",
-          "Removes a run that has no driver, and nothing that is not Troupe's.",
+          "Removes a run that has no driver, or a sweep with its trials, and "
+          "nothing that is\nnot Troupe's.",
           [](CLI::App& app) -> action {
             auto x = std::make_shared<rm_arguments>();
             x->run = add_run_arguments(app);

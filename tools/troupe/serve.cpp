@@ -279,6 +279,7 @@ verb serve_verb() {
       app
         .add_option("-p,--port", x->port,
                     "of 127.0.0.1 (default: 0, one that is free)")
+        ->check(CLI::Range(0, 65535))
         ->option_text("PORT");
       add_json(app, x->json);
       app.footer(

@@ -5,15 +5,18 @@
 
 #include <cerrno>
 #include <memory>
+#include <optional>
+#include <string>
 
 #include "tools/troupe/runs.hpp"
+#include "tools/troupe/sweeps.hpp"
 #include "tools/troupe/verbs.hpp"
 #include "troupe/runtime/process/descriptor.hpp"
 #include "troupe/runtime/run_layout.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/text.hpp"
 
-// troupe stop: asks the driver of a run to end it.
+// troupe stop: asks the driver of a run or a sweep to end it.
 
 namespace troupe::tool {
 
@@ -27,19 +30,49 @@ struct stop_arguments {
   bool wait = false;
 };
 
-// The kernel says when the state is replaced, or the driver releases the run or
-// ends; not what a driver on another host does.
-expected<void> wait_for_end(const fs::path& path) {
+/// What `--wait` looks at.
+struct watched {
+  bool has_ended = false;
+  std::optional<process_identity>
+    driver; ///< Unset: not a process of this host.
+  std::string state;
+};
+
+watched look_at(const fs::path& path, bool is_sweep) {
+  watched result;
+  if (is_sweep) {
+    auto x = read_sweep_at(path);
+    result.has_ended = has_ended(x);
+    if (x.presence == driver_presence::live)
+      result.driver = x.content->history.start->driver;
+    result.state = x.state_name();
+  } else {
+    auto x = read_run(path);
+    result.has_ended = has_ended(x);
+    if (x.presence == driver_presence::live)
+      result.driver = x.driver;
+    result.state = x.state_name();
+  }
+  return result;
+}
+
+// The kernel says when the state is replaced, the sweep's journal grows, or the
+// driver releases the run or ends; not what a driver on another host does.
+expected<void> wait_for_end(const fs::path& path, bool is_sweep) {
   constexpr auto look_interval_ms = 1000;
   unique_fd changes{::inotify_init1(IN_CLOEXEC | IN_NONBLOCK)};
   auto watch = [&](const fs::path& folder, std::uint32_t what) {
     return ::inotify_add_watch(changes.get(), folder.c_str(), what) >= 0;
   };
-  if (!changes || !watch(path, IN_MOVED_TO | IN_DELETE_SELF | IN_MOVE_SELF))
+  auto own =
+    IN_MOVED_TO | IN_DELETE_SELF | IN_MOVE_SELF | (is_sweep ? IN_MODIFY : 0);
+  if (!changes || !watch(path, own))
     return tl::unexpected{storage_error("watch", path, errno)};
-  (void) watch(path / run_layout::attempts, IN_MODIFY | IN_DELETE);
-  for (auto run = read_run(path); !has_ended(run); run = read_run(path)) {
-    auto pid = run.presence == driver_presence::live ? run.driver->pid : 0;
+  if (!is_sweep)
+    (void) watch(path / run_layout::attempts, IN_MODIFY | IN_DELETE);
+  for (auto x = look_at(path, is_sweep); !x.has_ended;
+       x = look_at(path, is_sweep)) {
+    auto pid = x.driver ? x.driver->pid : 0;
     unique_fd driver{
       pid > 0 ? static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)) : -1};
     pollfd events[] = {{changes.get(), POLLIN, 0}, {driver.get(), POLLIN, 0}};
@@ -53,11 +86,13 @@ expected<void> wait_for_end(const fs::path& path) {
 }
 
 expected<int> stop(const stop_arguments& x) {
-  TROUPE_TRY(auto path, x.run->path());
-  TROUPE_TRY(auto driver, ask_to_end(path, x.preempt));
+  TROUPE_TRY(auto found, x.run->run_or_sweep());
+  auto& [path, is_sweep] = found;
+  TROUPE_TRY(auto driver, is_sweep ? ask_sweep_to_end(path, x.preempt)
+                                   : ask_to_end(path, x.preempt));
   if (x.wait)
-    TROUPE_TRY_VOID(wait_for_end(path));
-  auto state = x.wait ? read_run(path).state_name() : "asked";
+    TROUPE_TRY_VOID(wait_for_end(path, is_sweep));
+  auto state = x.wait ? look_at(path, is_sweep).state : "asked";
   if (x.run->json)
     print_json(
       {{"driver", {{"pid", driver.pid}, {"host", utf8_text(driver.host)}}},
@@ -72,18 +107,20 @@ expected<int> stop(const stop_arguments& x) {
 } // namespace
 
 verb stop_verb() {
-  return {"stop", "Asks the driver of a run to end it.",
-          [](CLI::App& app) -> action {
-            auto x = std::make_shared<stop_arguments>();
-            x->run = add_run_arguments(app);
-            app.add_flag("--preempt", x->preempt,
-                         "leave ranks time for a last checkpoint");
-            app.add_flag("-w,--wait", x->wait, "wait until the run has ended");
-            app.footer(
-              "The driver looks once a second, on any host. Only the user of "
-              "the run can ask.\nExit code 1 if the run has no driver.");
-            return [x] { return stop(*x); };
-          }};
+  return {
+    "stop", "Asks the driver of a run or a sweep to end it.",
+    [](CLI::App& app) -> action {
+      auto x = std::make_shared<stop_arguments>();
+      x->run = add_run_arguments(app);
+      app.add_flag("--preempt", x->preempt,
+                   "leave ranks time for a last checkpoint");
+      app.add_flag("-w,--wait", x->wait, "wait until the run has ended");
+      app.footer(
+        "The driver looks once a second, on any host. Only the user of "
+        "the run can ask.\nA sweep begins no more trials, those under way end, "
+        "and its next start resumes it.\nExit code 1 if there is no driver.");
+      return [x] { return stop(*x); };
+    }};
 }
 
 } // namespace troupe::tool

@@ -18,11 +18,6 @@ using namespace internal;
 
 namespace {
 
-bool is_id(const std::string& text) {
-  return text.size() >= 6
-         && text.find_first_not_of("0123456789abcdef") == text.npos;
-}
-
 /// *given* without a `.` at its end, so that the last part is a name.
 expected<fs::path> plain_path(const std::string& given) {
   TROUPE_TRY(auto result, absolute_path(given));
@@ -51,6 +46,11 @@ expected<fs::path> with_id(const std::string& id,
 }
 
 } // namespace
+
+bool is_id(const std::string& text) {
+  return text.size() >= 6
+         && text.find_first_not_of("0123456789abcdef") == text.npos;
+}
 
 expected<bool> is_run(const fs::path& path) {
   auto found = expect_run_folder(path);

@@ -30,6 +30,9 @@ expected<storage_content> look_into(const fs::path& path);
 /// The storage folder *given*, or TROUPE_STORAGE, or the default of a run.
 expected<fs::path> storage_folder(const std::string& given);
 
+/// Whether *text* may be the first digits of an id.
+bool is_id(const std::string& text);
+
 /// What *given* may name, in the order of looking: a path, a name in *storage*.
 expected<std::vector<fs::path>> paths_named(const std::string& given,
                                             const fs::path& storage);

@@ -4,6 +4,9 @@
 
 #include "tools/troupe/storage.hpp"
 #include "troupe/callbacks/status_text.hpp"
+#include "troupe/runtime/storage/durable_file.hpp"
+#include "troupe/runtime/storage/held_folder.hpp"
+#include "troupe/runtime/store/end_request.hpp"
 #include "troupe/runtime/text.hpp"
 
 namespace troupe::tool {
@@ -116,6 +119,23 @@ std::string facts_text(const found_sweep& x) {
   return pairs_text(facts);
 }
 
+/// The only sweep in *storage* whose id begins with *id*; nothing: there is no
+/// such one, or there are several.
+std::optional<fs::path> with_id(const std::string& id,
+                                const fs::path& storage) {
+  std::optional<fs::path> result;
+  auto among = look_into(storage);
+  if (!among)
+    return result;
+  for (auto& path : among->sweeps)
+    if (auto x = read_sweep_description(path); x && x->id.starts_with(id)) {
+      if (result)
+        return std::nullopt;
+      result = path;
+    }
+  return result;
+}
+
 } // namespace
 
 std::string found_sweep::state_name() const {
@@ -186,11 +206,34 @@ expected<std::optional<fs::path>> find_sweep(const std::string& given,
                                              const fs::path& storage) {
   TROUPE_TRY(auto paths, paths_named(given, storage));
   for (auto& path : paths) {
+    TROUPE_TRY(auto there, look_up(path));
+    if (!there.exists())
+      continue;
+    TROUPE_TRY(auto run, is_run(path));
+    if (run)
+      return std::nullopt;
     TROUPE_TRY(auto found, is_sweep(path));
     if (found)
       return std::optional{path};
   }
-  return std::nullopt;
+  return is_id(given) ? with_id(given, storage) : std::optional<fs::path>{};
+}
+
+bool has_ended(const found_sweep& x) {
+  return x.presence == driver_presence::gone || end_of(x);
+}
+
+expected<process_identity> ask_sweep_to_end(const fs::path& path,
+                                            bool preempt) {
+  auto sweep = read_sweep_at(path);
+  auto start = start_of(sweep);
+  if (!start || has_ended(sweep))
+    return failure(ec::conflict, "the sweep " + path.string()
+                                   + " has no driver to ask: it is "
+                                   + sweep.state_name());
+  TROUPE_TRY(auto folder, held_folder::follow(path));
+  TROUPE_TRY_VOID(send_end_request(folder, {start->driver, preempt}));
+  return start->driver;
 }
 
 std::string state_name(const trial& x, const found_sweep& of) {

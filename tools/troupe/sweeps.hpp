@@ -52,8 +52,15 @@ struct found_sweep {
 /// Reads the sweep in *path*. What cannot be read is a problem of the result.
 found_sweep read_sweep_at(const fs::path& path);
 
-/// The folder of the sweep called *given*: a path or a name in *storage*.
-/// Nothing: that is not one.
+/// Whether no driver of the sweep is left that could be asked anything.
+bool has_ended(const found_sweep& x);
+
+/// As for a run: asks the driver of the sweep in *path* to end it.
+expected<process_identity> ask_sweep_to_end(const fs::path& path, bool preempt);
+
+/// The folder of the sweep called *given*: a path, a name in *storage*, or the
+/// first digits of an id.
+/// Nothing: that is not one, or what is looked at before is a run.
 expected<std::optional<fs::path>> find_sweep(const std::string& given,
                                              const fs::path& storage);
 

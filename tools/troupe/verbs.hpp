@@ -47,6 +47,13 @@ struct run_arguments {
 
   /// The run's folder.
   expected<fs::path> path() const;
+
+  /// The folder of the run or the sweep of that name.
+  struct folder {
+    fs::path path;
+    bool is_sweep = false;
+  };
+  expected<folder> run_or_sweep() const;
 };
 
 /// Adds RUN, `--storage` and `--json`.

@@ -201,6 +201,14 @@ void add_trials(const fs::path& sweep, std::vector<fs::path>& runs,
 expected<std::vector<fs::path>> runs_of(const verify_arguments& x,
                                         std::vector<strange_folder>& strange) {
   TROUPE_TRY(auto storage, storage_folder(x.storage));
+  if (!x.what.empty()) {
+    TROUPE_TRY(auto sweep, find_sweep(x.what, storage));
+    std::vector<fs::path> trials;
+    if (sweep) {
+      add_trials(*sweep, trials, strange);
+      return trials;
+    }
+  }
   auto run = x.what.empty()
                ? expected<fs::path>{failure(ec::invalid_argument, "")}
                : find_run(x.what, storage);
@@ -272,23 +280,24 @@ expected<int> verify(const verify_arguments& x) {
 } // namespace
 
 verb verify_verb() {
-  return {"verify",
-          "Compares all files of a run, or of all runs in a folder, with their "
-          "checksums.",
-          [](CLI::App& app) -> action {
-            auto x = std::make_shared<verify_arguments>();
-            app
-              .add_option("RUN", x->what,
-                          "a run, or a folder of runs (default: the storage\n"
-                          "folder)")
-              ->option_text(" ")
-              ->check(not_empty);
-            add_storage(app, x->storage);
-            add_json(app, x->json);
-            app.footer("Exit code 1 if a file is damaged or missing. Reports, "
-                       "tables and logs have no\nchecksums.");
-            return [x] { return verify(*x); };
-          }};
+  return {
+    "verify",
+    "Compares all files of a run, of the trials of a sweep, or of all runs "
+    "in a folder,\nwith their checksums.",
+    [](CLI::App& app) -> action {
+      auto x = std::make_shared<verify_arguments>();
+      app
+        .add_option("RUN", x->what,
+                    "a run, a sweep, or a folder of runs (default: the\n"
+                    "storage folder)")
+        ->option_text(" ")
+        ->check(not_empty);
+      add_storage(app, x->storage);
+      add_json(app, x->json);
+      app.footer("Exit code 1 if a file is damaged or missing. Reports, "
+                 "tables and logs have no\nchecksums.");
+      return [x] { return verify(*x); };
+    }};
 }
 
 } // namespace troupe::tool

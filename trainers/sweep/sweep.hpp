@@ -37,6 +37,9 @@ struct sweep_options {
   /// not their params, and the sweep ends. Those of earlier starts do not
   /// count. Unset: without limit.
   std::optional<std::size_t> max_failed_trials = 3;
+  /// Whether trials that failed in earlier starts run again, each from its last
+  /// checkpoint: after a mistake in the program, or a full disk.
+  bool retry_failed = false;
   /// Changes the config of a trial's run before it begins; called on the thread
   /// of `fit()`. For callbacks of its own, which serve one run at a time;
   /// trackers are copied for each trial before that. Name and storage path are

@@ -120,20 +120,19 @@ int sweep_plan::at_once() const {
   return options_.max_concurrent.value_or(concurrency(request_.scaling));
 }
 
-expected<run_request> sweep_plan::request_for(const trial& x,
+expected<train_loop> sweep_plan::loop_for(const trial& x) const {
+  return request_.loop.changed(texts_of(x.params), true);
+}
+
+expected<run_request> sweep_plan::request_for(const trial& x, train_loop loop,
                                               const fs::path& path) const {
   auto result = request_;
-  auto loop = request_.loop.changed(texts_of(x.params), true);
-  if (!loop)
-    return failure(loop.error().code,
-                   x.name + ": " + std::move(loop.error().message));
-  result.loop = std::move(*loop);
+  result.loop = std::move(loop);
   auto& run = result.run;
   for (auto& tracker : run.trackers)
     if (auto mine = tracker->another())
       tracker = std::move(mine);
-  if (options_.prepare)
-    options_.prepare(x, run);
+  TROUPE_TRY_VOID(prepare(x, run));
   run.name = x.name;
   run.storage_path = path;
   run.if_finished = if_finished::refuse;
@@ -143,6 +142,16 @@ expected<run_request> sweep_plan::request_for(const trial& x,
     run.stop.reports = std::min(run.stop.reports.value_or(most), most);
   }
   return result;
+}
+
+expected<void> sweep_plan::prepare(const trial& x, run_config& run) const {
+  try {
+    if (options_.prepare)
+      options_.prepare(x, run);
+    return {};
+  } catch (...) {
+    return tl::unexpected{caught(x.name + ": sweep_options::prepare threw")};
+  }
 }
 
 fs::path sweep_plan::storage_path() const {
@@ -167,7 +176,7 @@ sweep_start sweep_plan::start() const {
 
 sweep_rules sweep_plan::rules() const {
   return {options_.metric, options_.order, options_.trials,
-          options_.max_failed_trials};
+          options_.max_failed_trials, options_.retry_failed};
 }
 
 } // namespace troupe::internal

@@ -8,6 +8,7 @@
 #include "troupe/runtime/sweep/sweep_store.hpp"
 #include "troupe/trainers/run_request.hpp"
 #include "troupe/trainers/sweep/sweep.hpp"
+#include "troupe/trainers/train_loop.hpp"
 
 namespace troupe::internal {
 
@@ -24,9 +25,14 @@ public:
   /// Most trials under way.
   int at_once() const;
 
-  /// The run of *x*, in the sweep's folder *path*; refuses params that do not
-  /// fit. Calls the user's `prepare`.
-  expected<run_request> request_for(const trial& x, const fs::path& path) const;
+  /// The loop with the params of *x*; refuses those that do not fit, as its
+  /// config says.
+  expected<train_loop> loop_for(const trial& x) const;
+
+  /// The run of *x* with *loop*, in the sweep's folder *path*. Calls the user's
+  /// `prepare`.
+  expected<run_request> request_for(const trial& x, train_loop loop,
+                                    const fs::path& path) const;
 
   fs::path storage_path() const;
   sweep_description description() const;
@@ -43,6 +49,8 @@ public:
   bool is_quiet() const noexcept { return request_.run.quiet; }
 
 private:
+  expected<void> prepare(const trial& x, run_config& run) const;
+
   const run_request& request_;
   const search_space& space_;
   const sweep_options& options_;

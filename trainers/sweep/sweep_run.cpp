@@ -14,6 +14,8 @@ namespace {
 
 /// How often the table is drawn.
 constexpr int redraw_ms = 200;
+/// How often the driver looks for a request of `troupe stop`.
+constexpr auto request_interval = std::chrono::seconds{1};
 
 } // namespace
 
@@ -65,18 +67,18 @@ void sweep_run::run(caf::actor_system& system,
   ask_to_end(interrupt::stop);
   active_.clear();
   outcome_.stop_requested = signals.asked() != interrupt::none;
-  note_end_of_start(signals.asked());
+  note_end_of_start();
   signals.answer(signals.asked());
 }
 
-void sweep_run::note_end_of_start(interrupt asked) noexcept {
+void sweep_run::note_end_of_start() noexcept {
   try {
     sweep_end x;
     if (outcome_.error) {
       x.reason = outcome_.error->message;
-      x.status = asked == interrupt::none      ? run_status_kind::errored
-                 : asked == interrupt::preempt ? run_status_kind::preempted
-                                               : run_status_kind::aborted;
+      x.status = asked() == interrupt::none      ? run_status_kind::errored
+                 : asked() == interrupt::preempt ? run_status_kind::preempted
+                                                 : run_status_kind::aborted;
     }
     if (auto ok = store_->finish(std::move(x)); !ok)
       fail(ok.error());
@@ -92,11 +94,7 @@ void sweep_run::note_end_of_start(interrupt asked) noexcept {
 void sweep_run::run_all() {
   for (;;) {
     end_trials();
-    if (auto asked = signals_->asked(); asked != interrupt::none) {
-      ask_to_end(asked);
-      fail({ec::stopped, "the sweep was stopped by a signal; start it again to "
-                         "resume it"});
-    }
+    heed_requests();
     if (auto ok = begin_trials(); !ok)
       fail(ok.error());
     if (active_.empty())
@@ -109,6 +107,29 @@ void sweep_run::run_all() {
   if (auto reason = ledger_->reason_to_end())
     fail(std::move(*reason));
   console_.note(totals_text(status()));
+}
+
+// A request that cannot be read is looked for again.
+void sweep_run::heed_requests() {
+  if (auto now = clock_type::now(); now >= next_look_) {
+    next_look_ = now + request_interval;
+    auto found = store_->take_end_request();
+    if (found && *found)
+      requested_ = std::max(requested_, (*found)->preempt ? interrupt::preempt
+                                                          : interrupt::stop);
+  }
+  if (asked() == interrupt::none)
+    return;
+  ask_to_end(asked());
+  fail(
+    {ec::stopped,
+     concat("the sweep was stopped by ",
+            signals_->asked() != interrupt::none ? "a signal" : "troupe stop",
+            "; start it again to resume it")});
+}
+
+interrupt sweep_run::asked() const {
+  return std::max(signals_->asked(), requested_);
 }
 
 // -- beginning trials
@@ -126,13 +147,24 @@ expected<void> sweep_run::begin_trials() {
 expected<bool> sweep_run::begin_next() {
   if (auto begun = ledger_->next_begun())
     return resume(std::move(*begun));
-  auto x = ledger_->next_new(plan_.space());
+  TROUPE_TRY(auto x, ledger_->next_new(plan_.space()));
   if (!x)
     return false;
-  // Before it is recorded: params that do not fit leave nothing behind.
-  TROUPE_TRY(auto request, plan_.request_for(*x, store_->path()));
   TROUPE_TRY_VOID(ledger_->begin(*x));
-  TROUPE_TRY_VOID(begin(std::move(*x), std::move(request)));
+  return begin_or_refuse(std::move(*x));
+}
+
+expected<bool> sweep_run::begin_or_refuse(trial x) {
+  auto loop = plan_.loop_for(x);
+  if (!loop) { // The others of the space may fit.
+    x.status = run_status_kind::errored;
+    x.reason = std::move(loop.error().message);
+    TROUPE_TRY_VOID(note_end(std::move(x)));
+    return true;
+  }
+  TROUPE_TRY(auto request,
+             plan_.request_for(x, std::move(*loop), store_->path()));
+  TROUPE_TRY_VOID(begin(std::move(x), std::move(request)));
   return true;
 }
 
@@ -148,9 +180,7 @@ expected<bool> sweep_run::resume(trial x) {
     TROUPE_TRY_VOID(note_end(std::move(x)));
     return true;
   }
-  TROUPE_TRY(auto request, plan_.request_for(x, store_->path()));
-  TROUPE_TRY_VOID(begin(std::move(x), std::move(request)));
-  return true;
+  return begin_or_refuse(std::move(x));
 }
 
 expected<void> sweep_run::begin(trial x, run_request request) {

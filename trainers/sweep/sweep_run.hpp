@@ -48,10 +48,13 @@ private:
   using clock_type = std::chrono::steady_clock;
 
   void run_all();
-  void note_end_of_start(interrupt asked) noexcept;
+  void heed_requests();
+  interrupt asked() const;
+  void note_end_of_start() noexcept;
   expected<void> begin_trials();
   expected<bool> begin_next();
   expected<bool> resume(trial x);
+  expected<bool> begin_or_refuse(trial x);
   expected<void> begin(trial x, run_request request);
   void end_trials();
   expected<void> end(trial_thread& x);
@@ -74,8 +77,10 @@ private:
   clock_type::time_point begin_ = clock_type::now();
   caf::actor_system* system_ = nullptr;
   interrupt_watch* signals_ = nullptr;
-  interrupt asked_ = interrupt::none;
-  wake_event wake_; // readable: a trial has ended
+  interrupt requested_ = interrupt::none; // by `troupe stop`
+  clock_type::time_point next_look_;      // for such a request
+  interrupt asked_ = interrupt::none;     // of the trials
+  wake_event wake_;                       // readable: a trial has ended
   std::vector<std::unique_ptr<trial_thread>> active_;
 };
 

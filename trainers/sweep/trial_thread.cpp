@@ -117,6 +117,9 @@ expected<std::optional<trial>> trial_thread::take_end() {
     return failure(outcome.error().code,
                    content_.name + ": " + outcome.error().message);
   }
+  // Neither the params nor the program are to blame.
+  if (outcome->error && outcome->error->code == ec::storage)
+    return failure(ec::storage, content_.name + ": " + outcome->error->message);
   auto done = content_;
   done.status = outcome->status;
   done.metrics = outcome->metrics;

@@ -57,7 +57,8 @@ public:
   bool has_ended() const;
 
   /// The trial, which has ended. Nothing: it was asked to, and the next start
-  /// of the sweep resumes it. An error: its run could not start.
+  /// of the sweep resumes it. An error: its run could not start, or its storage
+  /// failed, as a full disk does; the next start resumes that, too.
   expected<std::optional<trial>> take_end();
 
   /// Whether the run left a thread behind that uses the actor system.

@@ -12,15 +12,6 @@ namespace troupe::internal::test {
 
 namespace {
 
-/// Leaves no byte free on the disk of *path*.
-void fill_up(const fs::path& path) {
-  auto file = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
-  std::string block(4096, 'x');
-  while (write(file, block.data(), block.size()) > 0) {
-  }
-  close(file);
-}
-
 /// Counts and says so in *text*; each report fills some of the disk.
 void tell_much(train_context& context, const fault_plan& plan) {
   for (int step = 0; step < plan.steps; ++step) {

@@ -12,6 +12,7 @@
 #include <troupe/trackers.hpp>
 
 #include "tests/integration/run/victim.hpp"
+#include "tests/support/small_disk.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "troupe/runtime/sweep/sweep_store.hpp"
 
@@ -28,13 +29,14 @@ struct settings {
   int fails_from = 1000; // width from which a trial fails
   std::string go;        // trials of width 3 wait until this file is there
   std::string metric = "loss";
+  std::string ballast; // a file with which trials of width 2 fill the disk
 
   void validate() const {
     if (width == 13)
       throw std::invalid_argument{"width: 13 brings bad luck"};
   }
 
-  TROUPE_FIELDS(lr, width, reports, fails_from, go, metric)
+  TROUPE_FIELDS(lr, width, reports, fails_from, go, metric, ballast)
 };
 
 /// The loss goes down to `lr` from `lr + 1`.
@@ -48,6 +50,8 @@ void train(train_context& context, const settings& cfg) {
     if (step == 1 && cfg.width == 3 && !cfg.go.empty())
       wait_for(fs::path{cfg.go}.parent_path(),
                [&] { return fs::exists(cfg.go); });
+    if (step == 1 && cfg.width == 2 && !cfg.ballast.empty())
+      fill_up(cfg.ballast);
     context.report({{cfg.metric, cfg.lr + 1.0 / (step + 1)},
                     {"pid", static_cast<int>(getppid())},
                     {"width", cfg.width}},
@@ -338,12 +342,74 @@ TEST_F(sweep_test, refuses_what_can_never_work_and_writes_nothing) {
   EXPECT_FALSE(fs::exists(path()));
 }
 
-TEST_F(sweep_test, refuses_params_that_the_config_refuses_as_a_whole) {
-  auto x = search({{"width", choice({12, 13})}},
+TEST_F(sweep_test, a_trial_that_the_config_refuses_has_failed) {
+  auto x = search({{"width", choice({12, 13, 14})}},
                   {.searcher = grid_search(), .max_concurrent = 1});
-  EXPECT_EQ(message_of(x), "trial-0001: width: 13 brings bad luck");
-  EXPECT_EQ(x.trials.size(), 1u);
-  EXPECT_EQ(x.trials.at(0).status, run_status_kind::finished);
+  EXPECT_EQ(message_of(x), "");
+  ASSERT_EQ(x.trials.size(), 3u);
+  EXPECT_EQ(x.trials[0].status, run_status_kind::finished);
+  EXPECT_EQ(x.trials[1].status, run_status_kind::errored);
+  EXPECT_EQ(x.trials[1].reason, "width: 13 brings bad luck");
+  EXPECT_EQ(x.trials[2].status, run_status_kind::finished);
+  EXPECT_FALSE(fs::exists(path() / "trial-0001")) << "no run began";
+}
+
+TEST_F(sweep_test, trials_that_failed_run_again_after_a_correction) {
+  auto one_by_one = [](bool again) {
+    return sweep_options{
+      .searcher = grid_search(), .max_concurrent = 1, .retry_failed = again};
+  };
+  auto x = search(widths(3), one_by_one(false), {.fails_from = 2});
+  EXPECT_EQ(message_of(x), "");
+  EXPECT_EQ(x.trials.at(2).status, run_status_kind::errored);
+  x = search(widths(3), one_by_one(false));
+  EXPECT_EQ(x.trials.at(2).status, run_status_kind::errored);
+  x = search(widths(3), one_by_one(true));
+  EXPECT_EQ(message_of(x), "");
+  for (auto& one : x.trials) {
+    EXPECT_EQ(one.status, run_status_kind::finished) << one.name;
+    EXPECT_EQ(one.reports, 3u) << one.name;
+  }
+}
+
+TEST_F(sweep_test, a_full_disk_ends_the_sweep_and_blames_no_trial) {
+  small_disk disk{storage_ / "disk", "8m"};
+  if (!disk)
+    GTEST_SKIP() << "mounting a small tmpfs: " << disk.reason();
+  auto ballast = disk.path() / "ballast";
+  auto start = [&](const settings& cfg) {
+    return sweep{
+      data_parallel_trainer{train, cfg, options_in(disk.path())},
+      widths(3),
+      {.metric = "loss", .searcher = grid_search(), .max_concurrent = 1}}
+      .fit();
+  };
+  auto x = start({.ballast = ballast.string()});
+  EXPECT_THAT(message_of(x), HasSubstr("trial-0001: "));
+  EXPECT_THAT(message_of(x), HasSubstr("No space left on device"));
+  ASSERT_EQ(x.trials.size(), 2u);
+  EXPECT_EQ(x.trials[0].status, run_status_kind::finished);
+  EXPECT_EQ(x.trials[1].status, run_status_kind::running) << "to be resumed";
+  fs::remove(ballast);
+  x = start({});
+  EXPECT_EQ(message_of(x), "");
+  EXPECT_EQ(x.trials.size(), 3u);
+  for (auto& one : x.trials)
+    EXPECT_EQ(one.status, run_status_kind::finished) << one.name;
+}
+
+TEST_F(sweep_test, names_prepare_if_it_throws) {
+  auto x = search(widths(2), {.searcher = grid_search(),
+                              .max_concurrent = 1,
+                              .prepare = [](const trial& one, run_config&) {
+                                if (one.index == 1)
+                                  throw std::runtime_error{"no port is free"};
+                              }});
+  EXPECT_EQ(message_of(x),
+            "trial-0001: sweep_options::prepare threw: no port is free");
+  ASSERT_EQ(x.trials.size(), 2u);
+  EXPECT_EQ(x.trials[0].status, run_status_kind::finished);
+  EXPECT_EQ(x.trials[1].status, run_status_kind::running) << "to be resumed";
 }
 
 TEST_F(sweep_test, prepares_each_trial) {

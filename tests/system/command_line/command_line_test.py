@@ -142,6 +142,12 @@ class LsTest(CommandLineTest):
                          ["NAME", "STATE", "REPORTS", "RESTARTS", "STARTED", "DURATION", "SCORE", "ID"])
         self.assertRegex(table, r"digits +finished +4 +0 .* loss=0.25 +" + listed["digits"]["id"][:8])
 
+    def test_a_metric_that_no_run_has_is_named(self):
+        self.runs.make("digits")
+        complaint = troupe("ls", self.storage, "--metric", "lss")[1]
+        self.assertIn("no run has a metric 'lss'; did you mean loss?", complaint)
+        self.assertEqual(troupe("ls", self.storage, "--metric", "step")[1], "")
+
     def test_what_is_no_run_is_named_and_the_runs_are_shown(self):
         self.runs.make("digits")
         (self.storage / "pictures").mkdir()
@@ -597,11 +603,16 @@ class RmTest(CommandLineTest):
             (path / name).parent.mkdir(exist_ok=True)
             (path / name).write_text("mine")
         left = troupe_json("rm", "digits", "--yes", "-s", self.storage, code=1)["left"]
-        self.assertEqual(left, ["checkpoints/checkpoint_000001", "checkpoints/mine", "logs/plot.png",
+        self.assertEqual(left, ["checkpoints/kept-checkpoint_000001", "checkpoints/mine", "logs/plot.png",
                                 "logs/rank_0.trace.json", "metrics.csv.backup", "notes.txt"])
+        users = [name.replace("/checkpoint_", "/kept-checkpoint_") for name in users]
         for name in users:
             self.assertEqual((path / name).read_text(), "mine")
         self.assertFalse((path / "run.json").exists())
+        self.runs.make("digits")  # They do not take the name from the next run, nor those of its checkpoints.
+        self.assertEqual([self.listed()["digits"][k] for k in ("state", "checkpoints")], ["finished", 4])
+        for name in users:
+            self.assertEqual((path / name).read_text(), "mine")
 
     def test_a_folder_of_another_program_stays(self):
         for name in ("state.json", "run.json", "journal.jsonl"):
@@ -648,7 +659,7 @@ class RmTest(CommandLineTest):
 
 class ProgramTest(CommandLineTest):
     def test_wrong_arguments_end_with_2_and_say_where_to_read(self):
-        for words in ([], ["fly"], ["ls", "--fly"], ["show"], ["show", ""], ["completion", "fish"]):
+        for words in ([], ["fly"], ["ls", "--fly"], ["serve", "--port", "99999"], ["show"], ["show", ""], ["completion", "fish"]):
             output, complaint = troupe(*words, code=2)
             self.assertEqual(output, "")
             self.assertRegex(complaint, "--help")

@@ -2,6 +2,7 @@
 
   sweeps_test.py TROUPE GATED_RUN [unittest arguments]
 """
+import subprocess
 import unittest
 from pathlib import Path
 
@@ -116,6 +117,108 @@ class ShowTest(SweepTest):
             self.assertEqual(driver.returncode, 3)
             self.assertIn(sentence, errors)
         self.assertEqual(self.found()["state"], "finished")
+
+
+class VerifySweepTest(SweepTest):
+    def test_a_sweep_is_verified_with_its_trials(self):
+        path = self.runs.make("search", "--sweep", 2)
+        for name in ("search", path):
+            found = base.troupe_json("verify", name, "-s", self.storage)["runs"]
+            self.assertEqual([[x["name"], x["whole"]] for x in found], [["trial-0000", True], ["trial-0001", True]])
+        journal = path / "sweep.jsonl"
+        journal.write_bytes(journal.read_bytes().replace(b"trial_begun", b"trial_began", 1))
+        for name in ("search", path):
+            self.assertIn("sweep.jsonl, line 2", base.troupe("verify", name, "-s", self.storage, code=1)[1])
+
+
+class StopSweepTest(SweepTest):
+    def ended(self, *options):
+        """The sweep, which was asked to end while its first trial was under way."""
+        driver, gate = self.hold("search", "--sweep", 3, "--hold-trial", 0, "--steps", 1_000_000, "--every", 0)
+        stop = subprocess.Popen([TROUPE, "stop", "search", "-s", self.storage, "--wait", *options],
+                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        gate.close()
+        output, errors = stop.communicate(timeout=base.LIMIT_S)
+        self.assertEqual([stop.returncode, errors], [0, ""])
+        error = driver.communicate(timeout=base.LIMIT_S)[1]
+        self.assertEqual(driver.returncode, 3)
+        self.assertIn("the sweep was stopped by troupe stop; start it again to resume it", error)
+        self.assertFalse((self.storage / "search/end_request").exists())
+        x = self.found()
+        self.assertEqual(output, f"search is {x['state']}\n")
+        self.assertEqual(x["trials"], {"running": 0, "finished": 0, "failed": 0, "stopped": 1})
+        return x
+
+    def test_a_sweep_is_stopped_and_resumed(self):
+        self.assertEqual(self.ended()["state"], "aborted")
+        self.runs.make("search", "--sweep", 3)
+        self.assertEqual(self.found()["trials"], {"running": 0, "finished": 3, "failed": 0, "stopped": 0})
+
+    def test_a_sweep_is_preempted(self):
+        self.assertEqual(self.ended("--preempt")["state"], "preempted")
+
+    def test_a_sweep_without_a_driver_is_refused(self):
+        self.runs.make("search", "--sweep", 1)
+        self.assertIn("search has no driver to ask: it is finished", base.troupe("stop", "search", "-s", self.storage, code=1)[1])
+
+
+class RmSweepTest(SweepTest):
+    def test_a_sweep_goes_with_its_trials(self):
+        path = self.runs.make("search", "--sweep", 3)
+        self.assertTrue((path / "compare.html").exists())
+        self.runs.make("digits")
+        self.assertEqual(base.troupe("rm", self.found()["id"][:8], "--yes", "-s", self.storage)[1], "")
+        self.assertFalse(path.exists())
+        self.assertEqual(list(self.listed()), ["digits"])
+
+    def test_a_live_sweep_stays(self):
+        driver, gate = self.hold_search()
+        self.assertIn(f"pid {driver.pid}", base.troupe("rm", "search", "--yes", "-s", self.storage, code=1)[1])
+        self.finish(driver, gate)
+        self.assertEqual(self.found()["trials"]["finished"], 2)
+        base.troupe("verify", self.storage)
+
+    def test_a_killed_sweep_goes(self):
+        driver, gate = self.hold_search()
+        driver.kill()
+        driver.wait()
+        gate.close()
+        base.troupe("rm", "search", "--yes", "-s", self.storage)
+        self.assertFalse((self.storage / "search").exists())
+
+    def test_files_of_the_user_stay_and_leave_the_name_free(self):
+        path = self.runs.make("search", "--sweep", 2)
+        users = ["notes.txt", "trial-0001/plot.png", "trial-0007/mine", "mlruns/meta.yaml"]
+        for name in users:
+            (path / name).parent.mkdir(exist_ok=True)
+            (path / name).write_text("mine")
+        left = base.troupe_json("rm", "search", "--yes", "-s", self.storage, code=1)["left"]
+        self.assertEqual(left, ["trial-0001/plot.png", "mlruns", "notes.txt", "trial-0007"])
+        self.assertFalse((path / "sweep.json").exists())
+        self.runs.make("search", "--sweep", 2)
+        self.assertEqual(self.found()["trials"]["finished"], 2)
+        for name in users:
+            self.assertEqual((path / name).read_text(), "mine")
+
+    def test_a_damaged_sweep_goes_but_not_one_of_another_program(self):
+        path = self.runs.make("search", "--sweep", 1)
+        (path / "sweep.jsonl").write_text("{}\n")
+        other = self.storage / "other"
+        other.mkdir()
+        (other / "sweep.json").write_text('{"of": "another program"}\n')
+        base.troupe("rm", "other", "--yes", "-s", self.storage, code=1)
+        self.assertTrue((other / "sweep.json").exists())
+        base.troupe("rm", "search", "--yes", "-s", self.storage)
+        self.assertFalse(path.exists())
+
+    def test_a_run_comes_before_a_sweep_of_that_name_elsewhere(self):
+        self.runs.make("digits")
+        elsewhere = self.storage / "search"
+        self.runs.make("search", "--sweep", 1)
+        elsewhere.rename(self.storage.parent / "digits")
+        base.troupe("rm", "digits", "--yes", "-s", self.storage, cwd=self.storage.parent)
+        self.assertFalse((self.storage / "digits").exists())
+        self.assertTrue((self.storage.parent / "digits/sweep.json").exists())
 
 
 class ServedSweepTest(SweepTest):

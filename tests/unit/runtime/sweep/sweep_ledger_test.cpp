@@ -1,4 +1,5 @@
 #include <cmath>
+#include <stdexcept>
 
 #include <gmock/gmock.h>
 
@@ -33,7 +34,7 @@ protected:
 
   static expected<void> run(sweep_ledger& ledger, run_status_kind status,
                             const std::string& reason = "") {
-    auto x = ledger.next_new({{"width", integers(1, 5)}});
+    TROUPE_TRY(auto x, ledger.next_new({{"width", integers(1, 5)}}));
     if (!x)
       return failure(ec::stopped, "there are no more");
     TROUPE_TRY_VOID(ledger.begin(*x));
@@ -111,7 +112,7 @@ TEST_F(sweep_ledger_test, resumes_what_has_begun_before_it_asks_for_more) {
   {
     auto first = begin();
     for (auto i = 0; i < 3; ++i) {
-      auto x = first->ledger->next_new({{"width", integers(1, 5)}});
+      auto x = first->ledger->next_new({{"width", integers(1, 5)}}).value();
       ASSERT_TRUE(x);
       ASSERT_TRUE(first->ledger->begin(*x));
     }
@@ -127,7 +128,101 @@ TEST_F(sweep_ledger_test, resumes_what_has_begun_before_it_asks_for_more) {
   EXPECT_EQ(next->ledger->next_begun()->name, "trial-0000");
   EXPECT_EQ(next->ledger->next_begun()->name, "trial-0002");
   EXPECT_FALSE(next->ledger->next_begun());
-  EXPECT_EQ(next->ledger->next_new({{"width", integers(1, 5)}})->index, 3u);
+  EXPECT_EQ(next->ledger->next_new({{"width", integers(1, 5)}}).value()->index,
+            3u);
+}
+
+TEST_F(sweep_ledger_test, failed_trials_run_again_if_they_are_to) {
+  {
+    auto first = begin();
+    EXPECT_TRUE(run(*first->ledger, finished));
+    EXPECT_TRUE(run(*first->ledger, errored, "the disk is full"));
+  }
+  EXPECT_FALSE(begin()->ledger->next_begun());
+  {
+    auto next = begin({.retry_failed = true});
+    EXPECT_EQ(next->ledger->ended(), 1u);
+    auto again = next->ledger->next_begun();
+    ASSERT_TRUE(again);
+    EXPECT_EQ(again->index, 1u);
+    EXPECT_FALSE(next->ledger->next_begun());
+  }
+  // That start was killed; now it counts as one that had begun.
+  auto last = begin();
+  auto again = last->ledger->next_begun();
+  ASSERT_TRUE(again);
+  again->status = finished;
+  again->metrics = {{"loss", 0.5}};
+  EXPECT_TRUE(last->ledger->end(*again));
+  last.reset();
+  auto x = begin({.retry_failed = true});
+  EXPECT_FALSE(x->ledger->next_begun());
+  EXPECT_EQ(x->ledger->ended(), 2u);
+  EXPECT_EQ(x->trials.at(1).score, 0.5);
+  EXPECT_THAT(x->store->history().ends, testing::ElementsAre(0, 1));
+}
+
+namespace {
+
+/// Chooses what it is given; throws where it is to.
+class stubborn_searcher : public searcher {
+public:
+  explicit stubborn_searcher(metrics params) : params_(std::move(params)) {}
+
+  std::string name() const override { return "stubborn"; }
+
+  std::optional<metrics> ask(const search_space&, std::size_t) override {
+    if (throws_when_asked)
+      throw std::runtime_error{"no idea"};
+    return params_;
+  }
+
+  void tell(const trial&) override {
+    if (throws_when_told)
+      throw std::runtime_error{"never mind"};
+  }
+
+  bool throws_when_asked = false;
+  bool throws_when_told = false;
+
+private:
+  metrics params_;
+};
+
+} // namespace
+
+TEST_F(sweep_ledger_test,
+       names_a_searcher_that_throws_or_chooses_other_params) {
+  auto chooser = std::make_shared<stubborn_searcher>(metrics{{"width", 1}});
+  auto store = sweep_store::open(storage_.path(), {.name = "sweep"}).value();
+  std::vector<trial> trials;
+  sweep_ledger ledger{trials, *store, chooser, {.metric = "loss"}};
+  auto refusal = [&](const search_space& space) {
+    auto x = ledger.next_new(space);
+    return x ? std::string{"none"} : x.error().message;
+  };
+  search_space width{{"width", integers(1, 5)}};
+  EXPECT_EQ(refusal({{"width", integers(1, 5)}, {"lr", uniform(0, 1)}}),
+            "the searcher (stubborn) chose no value of the param 'lr' for "
+            "trial-0000");
+  EXPECT_EQ(refusal({}), "the searcher (stubborn) chose a value of a param "
+                         "that is not in the space, 'width' for trial-0000");
+  EXPECT_EQ(refusal(width), "none");
+  chooser->throws_when_asked = true;
+  EXPECT_EQ(refusal(width), "the searcher (stubborn) threw when it was asked "
+                            "for trial-0000: no idea");
+  chooser->throws_when_asked = false;
+  chooser->throws_when_told = true;
+  auto one = ledger.next_new(width).value().value();
+  ASSERT_TRUE(ledger.begin(one));
+  one.status = finished;
+  auto told = ledger.end(one);
+  ASSERT_FALSE(told);
+  EXPECT_EQ(told.error().message, "the searcher (stubborn) threw when it was "
+                                  "told the end of trial-0000: never mind");
+  store.reset();
+  store = sweep_store::open(storage_.path(), {.name = "sweep"}).value();
+  EXPECT_EQ(store->history().ends.size(), 1u) << "its end is stored";
 }
 
 } // namespace troupe::internal::test

@@ -163,4 +163,40 @@ TEST_F(sweep_store_test, serves_one_process_at_a_time) {
   EXPECT_THAT(second.error().message, HasSubstr("another process"));
 }
 
+TEST_F(sweep_store_test, leaves_its_name_free_once_it_is_removed) {
+  ASSERT_TRUE(open("[1]").value()->begin(trial_of(0)));
+  write_bytes(file("notes.txt"), "mine");
+  write_bytes(file("compare.html"), "a page");
+  write_bytes(file("sweep.json.new"), "half of it");
+  auto folder = held_folder::open(storage_ / "sweep").value();
+  {
+    auto lock = lock_sweep(folder);
+    ASSERT_TRUE(lock);
+    EXPECT_FALSE(lock_sweep(folder)) << "it is taken";
+    EXPECT_THAT(remove_sweep_files(folder).value(),
+                testing::ElementsAre("notes.txt"));
+  }
+  EXPECT_THAT(folder.names().value(),
+              testing::ElementsAre("notes.txt", "sweep.lock"));
+  EXPECT_EQ(open("[2]").value()->history().trials.size(), 0u);
+  fs::remove(file("notes.txt"));
+  EXPECT_TRUE(remove_sweep_files(folder).value().empty());
+  EXPECT_TRUE(folder.names().value().empty());
+}
+
+TEST_F(sweep_store_test, takes_a_request_for_its_own_driver_once) {
+  auto store = open().value();
+  auto folder = held_folder::open(storage_ / "sweep").value();
+  EXPECT_FALSE(store->take_end_request().value());
+  auto other = own_identity();
+  other.pid += 1;
+  ASSERT_TRUE(send_end_request(folder, {other, false}));
+  EXPECT_FALSE(store->take_end_request().value());
+  ASSERT_TRUE(send_end_request(folder, {own_identity(), true}));
+  auto request = store->take_end_request().value();
+  ASSERT_TRUE(request);
+  EXPECT_TRUE(request->preempt);
+  EXPECT_FALSE(store->take_end_request().value());
+}
+
 } // namespace troupe::internal::test

@@ -81,7 +81,7 @@ void driver_state::resize(const resize_callback_queue& x) {
   store_next();
 }
 
-void driver_state::obey(const run_order& x) {
+void driver_state::carry_out(const run_order& x) {
   auto act = [this]<class T>(const T& what) {
     if constexpr (std::is_same_v<T, complete_run>)
       complete(what);

@@ -80,7 +80,7 @@ struct driver_state {
   void preempt(const preempt_run& x);
   void complete(const complete_run& x);
   void resize(const resize_callback_queue& x);
-  void obey(const run_order& x);
+  void carry_out(const run_order& x);
   run_status status() const;
   /// The same without its last metrics.
   run_status shown_now() const;
@@ -152,7 +152,7 @@ struct driver_state {
   void call_back(Message message);
   void called_back(const callback_done& x, std::optional<std::uint64_t> report);
   /// Takes note of an answer of callbacks, which may end the run.
-  void heard(const callback_done& x);
+  void note_answer(const callback_done& x);
   void note_callback_failure(const std::string& reason);
   void replay_pending();
 

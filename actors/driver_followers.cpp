@@ -1,4 +1,4 @@
-// What the DRIVER tells those that follow the run: actors that its caller or
+// How the DRIVER notifies those that follow the run: actors that its caller or
 // another process has named, and callbacks about states of the run.
 
 #include "troupe/actors/compat/messaging.hpp"
@@ -24,7 +24,7 @@ caf::result<run_status> driver_state::follow_from_now(run_observer_actor who) {
   monitor(self, who, [this](const caf::down_msg& x) { lost(x); });
   auto& known = followers.emplace_back(follower{std::move(who)});
   tell(known, before_run{context_at(machine->attempt())});
-  if (ending.is_stored()) // The others have been told.
+  if (ending.is_stored()) // The others have been notified.
     tell(known, after_run{args.monitor->prepared().unpacked_if_possible()});
   return status();
 }
@@ -35,7 +35,7 @@ void driver_state::announce(const callback_event& x) {
     return;
   auto ask = [this](const auto& message) {
     request(self, args.callbacks, caf::infinite, message)
-      .then([this](const callback_done& done) { heard(done); },
+      .then([this](const callback_done& done) { note_answer(done); },
             [](caf::error&) {}); // `callbacks_lost` says it.
   };
   std::visit(ask, x);
@@ -70,7 +70,7 @@ void driver_state::tell(follower& x, const callback_event& what) {
       .then(
         [this, answered](const callback_done& done) {
           if (done.order)
-            obey(*done.order);
+            carry_out(*done.order);
           answered();
         },
         [answered](caf::error&) { answered(); });

@@ -178,7 +178,7 @@ void driver_state::called_back(const callback_done& x,
     if (auto ok = args.cursor->mark_delivered(*report, x.skipped); !ok)
       apply(run_events::run_failed{ok.error()});
   replay_pending();
-  heard(x);
+  note_answer(x);
   if (ending.has_begun())
     take_next_step();
   else if (machine->state() == run_state::initializing)
@@ -187,15 +187,15 @@ void driver_state::called_back(const callback_done& x,
     store_next();
 }
 
-void driver_state::heard(const callback_done& x) {
+void driver_state::note_answer(const callback_done& x) {
   shown.callback_s += x.seconds;
   add_times(shown.callbacks, x.times);
   for (auto& failure : x.failures)
     note_callback_failure(failure.message);
   if (x.order)
-    obey(*x.order);
+    carry_out(*x.order);
   for (auto& order : x.orders)
-    obey(order);
+    carry_out(order);
   if (x.abort && !ending.has_begun())
     apply(run_events::run_failed{x.failures.front()});
 }

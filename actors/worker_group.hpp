@@ -21,6 +21,7 @@
 #include "troupe/runtime/report/rank_places.hpp"
 #include "troupe/runtime/report/straggler_monitor.hpp"
 #include "troupe/runtime/run/attempt_tracker.hpp"
+#include "troupe/runtime/run/leave_plan.hpp"
 
 namespace troupe::internal {
 
@@ -110,20 +111,6 @@ struct worker_group_state {
     value_promise promise;
   };
 
-  /// Further away than any deadline.
-  static constexpr std::int64_t never_ms =
-    std::chrono::duration_cast<std::chrono::milliseconds>(
-      std::chrono::system_clock::duration::max())
-      .count();
-
-  /// Ranks are to leave so that the next attempt continues without a host, or
-  /// with more.
-  struct leave_request {
-    std::string why;
-    std::int64_t deadline_ms = never_ms; ///< Unix time.
-    bool is_over = false;                ///< The deadline.
-  };
-
   /// The one attempt under way.
   struct attempt_state {
     attempt_state(const start_attempt& x, const group_plan& plan, int ranks);
@@ -149,18 +136,12 @@ struct worker_group_state {
     std::optional<epoch_progress> progress; ///< The last that the driver got.
     bool limit_timer = false; ///< A timer for `report_timeout` is set.
     bool named_wait = false;  ///< The driver knows of ranks that wait.
-    std::optional<preempt_attempt> preemption;
-    std::optional<leave_request> leaves;
+    leave_plan leaves;
     /// Hosts that were lost or are about to leave, and why: the loss of ranks
     /// there does not count as a failure.
     std::map<std::size_t, std::string> left_hosts;
     /// Ranks elsewhere whose failures may follow from that, and why.
     std::map<int, std::string> excused;
-    std::optional<std::string> enough; ///< Why the run has trained enough.
-    std::optional<std::uint64_t> leave_after; ///< Report that all ranks leave
-                                              ///< after, once it is fixed.
-    std::optional<std::uint64_t> last_ahead;  ///< Last report of a rank that
-                                              ///< did not wait.
     bool started = false;
     bool settling = false;
     bool awaits_cause = false; ///< A timer for `on_secondary_failure` is set.

@@ -202,7 +202,7 @@ void worker_group_state::stop(const stop_attempt& x) {
 
 void worker_group_state::preempt(const preempt_attempt& x) {
   if (auto a = current(x.attempt))
-    a->preemption = x;
+    a->leaves.preempt(x.reason, x.deadline_ms);
 }
 
 void worker_group_state::on_failure() {
@@ -362,19 +362,10 @@ void worker_group_state::answer_store(const error& reason) {
 
 attempt_ended worker_group_state::how_it_ended() const {
   auto& a = *attempt;
-  attempt_ended result{a.number, !a.tracker.all_returned()};
-  // Whatever else ranks were to leave for, these were ended for the host.
-  if (a.leaves && a.leaves->is_over && result.stopped) {
-    result.left_for = a.leaves->why;
-    return result;
-  }
-  auto all_know = a.leave_after && a.meetings.next_report() > *a.leave_after;
-  if (a.enough)
-    return result;
-  result.preempted = all_know && a.preemption;
-  if (a.leaves && !a.preemption && all_know)
-    result.left_for = a.leaves->why;
-  return result;
+  auto all_returned = a.tracker.all_returned();
+  auto outcome = a.leaves.outcome_of(all_returned, a.meetings.next_report());
+  return {a.number, !all_returned, outcome.preempted,
+          std::move(outcome.left_for)};
 }
 
 std::string worker_group_state::excuse() const {

@@ -144,16 +144,15 @@ void worker_group_state::let_leave(std::string why,
     return;
   auto end = duration_cast<milliseconds>(
     (system_clock::now() + grace).time_since_epoch());
-  if (attempt->leaves && attempt->leaves->deadline_ms <= end.count())
+  if (!attempt->leaves.continue_later(std::move(why), end.count()))
     return;
-  attempt->leaves = leave_request{std::move(why), end.count()};
   // The processes need a moment to end before the host does.
   auto limit = std::max(grace - args.plan.stop_timeout, grace / 2);
   after(limit, [this, end = end.count()] {
-    if (attempt->leaves->deadline_ms != end || attempt->tracker.end_ordered())
+    if (attempt->tracker.end_ordered())
       return;
-    attempt->leaves->is_over = true;
-    end_all({ec::stopped, attempt->leaves->why}, args.plan.stop_timeout);
+    if (auto why = attempt->leaves.time_is_over(end))
+      end_all({ec::stopped, std::move(*why)}, args.plan.stop_timeout);
   });
 }
 

@@ -7,7 +7,6 @@
 #include "troupe/actors/compat/messaging.hpp"
 #include "troupe/actors/protocol/error_code.hpp"
 #include "troupe/actors/worker_group.hpp"
-#include "troupe/runtime/report/report.hpp"
 
 namespace troupe::internal {
 
@@ -42,7 +41,7 @@ void worker_group_state::add(host_call& call, report& x) {
   auto rank = x.value.rank;
   auto index = x.value.index;
   if (!x.waits)
-    a.last_ahead = std::max(a.last_ahead.value_or(0), index);
+    a.leaves.ran_ahead(index);
   auto batch = a.meetings.add(std::move(x.value), x.waits, call.at.time);
   if (!batch) {
     on_misuse({a.number, rank, index, std::move(batch.error())});
@@ -106,7 +105,7 @@ void worker_group_state::answered(reports_answered x) {
     return;
   attempt->meetings.committed(x.answer.index, self->clock().now());
   if (x.answer.stop)
-    attempt->enough = std::move(x.answer.stop->reason);
+    attempt->leaves.train_no_more(std::move(x.answer.stop->reason));
   if (!x.reason)
     x.answer.stop = notice_for(x.answer.index, x.answer.checkpoint.has_value());
   if (!x.reason && args.roster)
@@ -116,26 +115,13 @@ void worker_group_state::answered(reports_answered x) {
 
 std::optional<stop_notice> worker_group_state::notice_for(std::uint64_t index,
                                                           bool has_checkpoint) {
-  auto& a = *attempt;
-  if (auto why = resizes.reported(has_checkpoint); why && !a.leaves)
-    a.leaves = leave_request{std::move(*why)};
-  if (!a.preemption && !a.enough && !a.leaves)
+  if (auto why = resizes.reported(has_checkpoint))
+    attempt->leaves.continue_later(std::move(*why));
+  auto notice = attempt->leaves.notice_for(index);
+  if (!notice)
     return std::nullopt;
-  // All ranks learn of it with this answer. One that did not wait for it may
-  // be ahead by that many reports; before it is further ahead, it has the
-  // answer.
-  if (!a.leave_after)
-    a.leave_after = a.last_ahead && *a.last_ahead >= index
-                      ? index + max_reports_ahead
-                      : index;
-  using kind = stop_info::kind_type;
-  if (a.enough)
-    return stop_notice{*a.leave_after, *a.enough, 0, kind::finished};
-  if (a.preemption)
-    return stop_notice{*a.leave_after, a.preemption->reason,
-                       a.preemption->deadline_ms};
-  return stop_notice{*a.leave_after, a.leaves->why, a.leaves->deadline_ms,
-                     kind::continues};
+  return stop_notice{notice->after, std::move(notice->reason),
+                     notice->deadline_ms, notice->kind};
 }
 
 void worker_group_state::join(host_call& call, join_barrier& x) {

@@ -41,10 +41,9 @@ protected:
           {.max_epochs = 2,
            .accumulate_grad_batches = split.accumulate_grad_batches}};
         auto module = std::make_shared<linear_module>();
-        loop.fit(module,
-                 prepare_data_loader(
-                   context, curve{48},
-                   {.batch_size = split.batch_size, .shuffle = true}));
+        loop.fit(module, prepare_data_loader(
+                           context, curve{48},
+                           {.batch_size = split.batch_size, .shuffle = true}));
         EXPECT_EQ(loop.global_step(), 8);
         if (context.rank() == 0)
           for (auto& [key, value] : named_tensors(*module))

@@ -4,6 +4,7 @@
 
 #include "tests/support/temporary_folder.hpp"
 #include "troupe/runtime/sweep/sweep_store.hpp"
+#include "troupe/runtime/text.hpp"
 
 namespace troupe::internal::test {
 
@@ -161,6 +162,8 @@ TEST_F(sweep_store_test, serves_one_process_at_a_time) {
   ASSERT_FALSE(second);
   EXPECT_EQ(second.error().code, ec::conflict);
   EXPECT_THAT(second.error().message, HasSubstr("another process"));
+  EXPECT_THAT(second.error().message,
+              HasSubstr(concat("pid ", own_identity().pid)));
 }
 
 TEST_F(sweep_store_test, leaves_its_name_free_once_it_is_removed) {

@@ -40,9 +40,9 @@ std::string mailbox_relay_state::rank_text() const {
   return concat("rank ", args.order.rank, " of attempt ", args.order.attempt);
 }
 
-caf::skippable_result mailbox_relay_state::pass_on(caf::message& x) {
+caf::result<caf::message> mailbox_relay_state::pass_on(caf::message& x) {
   auto wants_answer = self->current_message_id().is_request();
-  auto refuse = [&](ec code, std::string why) -> caf::skippable_result {
+  auto refuse = [&](ec code, std::string why) -> caf::result<caf::message> {
     if (wants_answer)
       return to_caf({code, std::move(why)});
     // An error would end a sender that does not expect it.
@@ -130,11 +130,7 @@ caf::behavior mailbox_relay(mailbox_relay_state::pointer self,
   monitor(self, state.args.postbox, on_down);
   monitor(self, state.args.driver, on_down);
   state.args.driver = nullptr; // It outlives no one.
-  self->set_default_handler(
-    [&state](caf::scheduled_actor*, caf::message& x) -> caf::skippable_result {
-      return state.pass_on(x);
-    });
-  caf::message_handler behavior{
+  caf::message_handler handlers{
     [&state](mail_answer& x) { state.answer(x); },
     [&state](const mail_taken& x) { state.taken(x); },
     // The attempt is over, or the rank has closed its mailbox.
@@ -142,6 +138,9 @@ caf::behavior mailbox_relay(mailbox_relay_state::pointer self,
       state.end({ec::stopped, state.rank_text() + " takes no more messages"});
     },
   };
+  auto behavior = with_fallback(
+    self, [&state](caf::message& x) { return state.pass_on(x); },
+    std::move(handlers));
   // Any actor that has the handle of a rank may link to it, or send an exit:
   // the mailbox is the rank's.
   return with_exit_handler(

@@ -10,6 +10,7 @@
 #include <caf/behavior.hpp>
 #include <caf/event_based_actor.hpp>
 #include <caf/response_promise.hpp>
+#include <caf/result.hpp>
 #include <caf/stateful_actor.hpp>
 
 #include "troupe/actors/protocol/type_ids.hpp"
@@ -34,7 +35,7 @@ struct mailbox_relay_state {
   using pointer = caf::stateful_actor<mailbox_relay_state>*;
 
   /// A user's message for the loop of the rank.
-  caf::skippable_result pass_on(caf::message& x);
+  caf::result<caf::message> pass_on(caf::message& x);
   void answer(mail_answer& x);
   void taken(const mail_taken& x);
   /// Says to the rank how many messages were dropped, if there are more.

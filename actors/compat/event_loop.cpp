@@ -1,6 +1,6 @@
 #include "troupe/actors/compat/event_loop.hpp"
 
-#if CAF_VERSION < 10000
+#if CAF_MAJOR_VERSION < 1
 #include <cstddef>
 #include <mutex>
 #include <thread>
@@ -13,7 +13,7 @@
 
 namespace troupe::internal {
 
-#if CAF_VERSION >= 10000
+#if CAF_MAJOR_VERSION >= 1
 
 void load_network(caf::actor_system_config& config) {
   config.load<caf::io::middleman>();

@@ -7,11 +7,10 @@
 #include <caf/actor_system_config.hpp>
 #include <caf/blocking_actor.hpp>
 #include <caf/config.hpp>
-#include <caf/intrusive_ptr.hpp>
 #include <caf/io/middleman.hpp>
 #include <caf/mailbox_element.hpp>
 
-#if CAF_VERSION >= 10000
+#if CAF_MAJOR_VERSION >= 1
 #include <future>
 #include <thread>
 
@@ -24,70 +23,43 @@
 // Beside `messaging.hpp` because CAF's network module takes long to compile.
 namespace troupe::internal {
 
-#if CAF_VERSION >= 10000
+#if CAF_MAJOR_VERSION >= 1
 using execution_unit = caf::scheduler;
 #else
 using execution_unit = caf::execution_unit;
 #endif
 
-/// One more reference to *x*.
-template <class T>
-caf::intrusive_ptr<T> retain(T* x) {
-#if CAF_VERSION >= 10000
-  return {x, caf::add_ref};
+/// Where an actor with the config *x* runs; null: on the scheduler.
+inline execution_unit* loop_of(const caf::actor_config& x) {
+#if CAF_MAJOR_VERSION >= 1
+  return x.sched;
 #else
-  return {x};
+  return x.host;
 #endif
 }
 
-/// For an actor that runs on *loop*; without one, on the scheduler.
-inline caf::actor_config config_on(execution_unit* loop = nullptr) {
-#if CAF_VERSION >= 10000
-  return caf::actor_config{caf::no_spawn_options, loop};
-#else
-  return caf::actor_config{loop};
-#endif
-}
-
-/// Spawns an actor of the class *Impl* as *config* says.
-template <class Impl, class... Ts>
-auto spawn_with(caf::actor_system& system, caf::actor_config config,
-                Ts&&... args) {
-#if CAF_VERSION >= 10000
-  return system.spawn_class<Impl>(config, std::forward<Ts>(args)...);
-#else
-  return system.spawn_class<Impl, caf::no_spawn_options>(
-    config, std::forward<Ts>(args)...);
-#endif
-}
-
-/// An actor that only the event loop of its `config_on` runs.
+/// An actor that only the event loop of its *config* runs.
 template <class Base>
 class event_loop_actor : public Base {
 public:
-#if CAF_VERSION >= 10000
   explicit event_loop_actor(caf::actor_config& config)
-    : Base(config), loop_(config.sched) {}
-
-  caf::scheduler* pinned_scheduler() const noexcept override {
-    return loop_;
-  }
-#else
-  explicit event_loop_actor(caf::actor_config& config)
-    : Base(config), loop_(config.host) {}
+    : Base(config), loop_(loop_of(config)) {}
 
   using Base::enqueue;
 
-  bool enqueue(caf::mailbox_element_ptr x, caf::execution_unit*) override {
+  bool enqueue(caf::mailbox_element_ptr x, execution_unit*) override {
     return Base::enqueue(std::move(x), loop_);
   }
 
   /// Makes CAF's event loop run this actor itself instead of passing it to the
   /// scheduler.
+#if CAF_MAJOR_VERSION >= 1
+  caf::resumable::subtype_t subtype() const noexcept override {
+#else
   caf::resumable::subtype_t subtype() const override {
+#endif
     return caf::resumable::io_actor;
   }
-#endif
 
 private:
   execution_unit* loop_;
@@ -100,28 +72,18 @@ public:
 
   void act() override {}
 
-#if CAF_VERSION >= 10000
-  // Not detached, unlike other blocking actors.
-  static constexpr auto forced_spawn_options =
-    caf::spawn_options::blocking_flag;
-
-  void launch(caf::detail::private_thread*, caf::scheduler* context) override {
-    initialize(context);
-  }
-
-  bool has_messages() {
-    return !mailbox().empty();
-  }
-#else
-  void launch(caf::execution_unit*, bool, bool) override {
+  void launch(execution_unit*, bool, bool) override {
     register_at_system();
     initialize();
   }
 
   bool has_messages() {
+#if CAF_MAJOR_VERSION >= 1
+    return !mailbox().empty();
+#else
     return !mailbox().queue().empty() || mailbox().fetch_more();
-  }
 #endif
+  }
 };
 
 /// Loads CAF's network module. With CAF 0.18, its event loop runs all messages
@@ -156,7 +118,7 @@ public:
 
 private:
   caf::io::network::multiplexer& loop_;
-#if CAF_VERSION >= 10000
+#if CAF_MAJOR_VERSION >= 1
   std::thread::id owner_;
   std::promise<void> given_back_;
 #endif

@@ -4,7 +4,9 @@
 #include <span>
 #include <utility>
 
+#include <caf/actor.hpp>
 #include <caf/actor_addr.hpp>
+#include <caf/actor_cast.hpp>
 #include <caf/behavior.hpp>
 #include <caf/binary_deserializer.hpp>
 #include <caf/binary_serializer.hpp>
@@ -12,11 +14,12 @@
 #include <caf/config.hpp>
 #include <caf/error.hpp>
 #include <caf/message_handler.hpp>
+#include <caf/result.hpp>
 #include <caf/send.hpp>
 #include <caf/system_messages.hpp>
 #include <caf/typed_behavior.hpp>
 
-#if CAF_VERSION >= 10000
+#if CAF_MAJOR_VERSION >= 1
 #include <caf/anon_mail.hpp>
 #endif
 
@@ -25,7 +28,7 @@
 namespace troupe::internal {
 
 /// Whether this is CAF 1.x.
-inline constexpr bool caf_1 = CAF_VERSION >= 10000;
+inline constexpr bool caf_1 = CAF_MAJOR_VERSION >= 1;
 
 // -- messages
 
@@ -41,7 +44,7 @@ void send(Self&& self, const Handle& whom, Ts&&... message) {
 /// Sends a message that names no sender. Any thread.
 template <class Handle, class... Ts>
 void send_anonymous(const Handle& whom, Ts&&... message) {
-#if CAF_VERSION >= 10000
+#if CAF_MAJOR_VERSION >= 1
   caf::anon_mail(std::forward<Ts>(message)...).send(whom);
 #else
   caf::anon_send(whom, std::forward<Ts>(message)...);
@@ -87,11 +90,8 @@ void monitor(Self* self, const Handle& whom, F on_down) {
 /// Asks *whom* to end, for a reason of ours. Any thread.
 template <class Handle>
 void send_exit_anonymous(const Handle& whom, caf::error why) {
-  if (auto ptr = caf::actor_cast<caf::strong_actor_ptr>(whom))
-    ptr->enqueue(
-      nullptr, caf::make_message_id(),
-      caf::make_message(caf::exit_msg{whom.address(), std::move(why)}),
-      nullptr);
+  if (auto actor = caf::actor_cast<caf::actor>(whom))
+    send_anonymous(actor, caf::exit_msg{whom.address(), std::move(why)});
 }
 
 /// *behavior* for an actor that calls *on_exit* with the reason where it would
@@ -125,6 +125,29 @@ caf::behavior with_exit_handler(Self* self, F on_exit,
   }
 }
 
+/// *behavior* for an actor that passes on what it has no handler for:
+/// *on_other* takes the message and returns a `caf::result<caf::message>`.
+template <class Self, class F>
+caf::message_handler with_fallback(Self* self, F on_other,
+                                   caf::message_handler behavior) {
+  if constexpr (caf_1) {
+    return behavior.or_else(
+      [f = std::move(on_other)](caf::message& x) -> caf::result<caf::message> {
+        return f(x);
+      });
+  } else {
+    auto handler =
+      [f = std::move(on_other)](caf::message& x) -> caf::skippable_result {
+      auto result = f(x);
+      return visit(
+        [](auto& y) -> caf::skippable_result { return std::move(y); },
+        result.get_data());
+    };
+    self->set_default_handler(std::move(handler));
+    return behavior;
+  }
+}
+
 // -- state and bytes
 
 /// The state of a stateful actor.
@@ -138,7 +161,7 @@ auto& state_of(Actor* self) {
 
 /// Writes messages without handles of actors to the end of *bytes*.
 inline caf::binary_serializer serializer_to(caf::byte_buffer& bytes) {
-#if CAF_VERSION >= 10000
+#if CAF_MAJOR_VERSION >= 1
   return caf::binary_serializer{bytes};
 #else
   return caf::binary_serializer{nullptr, bytes};
@@ -157,7 +180,7 @@ caf::binary_deserializer deserializer_of(const Bytes& bytes) {
 /// Writes *bytes* as they are.
 inline bool put_bytes(caf::binary_serializer& sink,
                       std::span<const std::byte> bytes) {
-#if CAF_VERSION >= 10000
+#if CAF_MAJOR_VERSION >= 1
   return sink.value(caf::const_byte_span{bytes.data(), bytes.size()});
 #else
   auto first = reinterpret_cast<const caf::byte*>(bytes.data());

@@ -61,7 +61,7 @@ void framed_scribe::ack_writes(bool enable) {
 }
 
 void framed_scribe::graceful_shutdown() {
-  auto guard = retain(this);
+  auto guard = caf::intrusive_ptr{this};
   stream_->graceful_shutdown();
   detach(&loop_, false);
   // The event loop ends after its last socket, and must not wait for a timer.
@@ -105,7 +105,7 @@ void framed_scribe::serve(resumable_link& link) {
         // While it is attached, the broker keeps it alive.
         std::lock_guard guard{place->mutex};
         if (place->scribe != nullptr && !place->scribe->detached())
-          self = retain(place->scribe);
+          self = caf::intrusive_ptr{place->scribe};
       }
       if (self)
         self->resume(std::move(*shared));
@@ -136,8 +136,9 @@ void framed_scribe::change_stream() {
   former->leave_loop();
   former->release_unless_registered(operation::read);
   // The event loop may know it until the next round.
-  loop_.post(
-    [this, guard = retain(this), former] { loop_.post([guard, former] {}); });
+  loop_.post([this, guard = caf::intrusive_ptr{this}, former] {
+    loop_.post([guard, former] {});
+  });
   stream_->start();
   stream_->flush();
 }
@@ -201,7 +202,7 @@ bool framed_scribe::check_header() {
 
 void framed_scribe::stream::start() {
   if (!reader_) {
-    reader_ = retain(&owner_);
+    reader_ = caf::intrusive_ptr{&owner_};
     activate();
     // Of what came with the end of a handshake, the socket shows nothing.
     if (owner_.link_->holds_data())
@@ -266,7 +267,7 @@ void framed_scribe::stream::read() {
 }
 
 void framed_scribe::stream::read_later() {
-  backend().post([this, guard = retain(&owner_)] {
+  backend().post([this, guard = caf::intrusive_ptr{&owner_}] {
     if (reader_ && is_current() && !owner_.detached())
       read();
   });
@@ -287,7 +288,7 @@ bool framed_scribe::stream::wants_room() const {
 
 void framed_scribe::stream::wait_for_room() {
   state_.writing = true;
-  writer_ = retain(&owner_);
+  writer_ = caf::intrusive_ptr{&owner_};
   backend().add(operation::write, fd(), this);
 }
 
@@ -299,7 +300,7 @@ void framed_scribe::stream::stop_waiting() {
 }
 
 void framed_scribe::stream::fail(operation op) {
-  auto guard = retain(&owner_);
+  auto guard = caf::intrusive_ptr{&owner_};
   if (owner_.outlives_break())
     return;
   owner_.io_failure(&backend(), op);

@@ -5,11 +5,11 @@
 #include <mutex>
 #include <span>
 
+#include <caf/intrusive_ptr.hpp>
 #include <caf/io/network/default_multiplexer.hpp>
 #include <caf/io/network/event_handler.hpp>
 #include <caf/io/scribe.hpp>
 
-#include "troupe/actors/compat/event_loop.hpp"
 #include "troupe/actors/transport/byte_link.hpp"
 #include "troupe/actors/transport/frame_guard.hpp"
 #include "troupe/actors/transport/publication.hpp"

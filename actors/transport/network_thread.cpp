@@ -103,7 +103,7 @@ void network_thread::run() {
 
 network_waiter::network_waiter(caf::actor_system& system,
                                network_thread* network)
-  : handle_(spawn_with<waiting_actor>(system, config_on(), network)) {
+  : handle_(system.spawn<waiting_actor>(network)) {
   self_ = static_cast<caf::blocking_actor*>(
     caf::actor_cast<caf::abstract_actor*>(handle_));
 }

@@ -114,8 +114,9 @@ caf::typed_actor<Signatures...> spawn_on_network_thread(
                 Base* self) mutable {
     return behavior(self, std::move(xs)...);
   };
-  return spawn_with<network_thread_actor<Base>>(
-    system, config_on(&system.middleman().backend()), std::move(init));
+  caf::actor_config config{&system.middleman().backend()};
+  return system.spawn_class<network_thread_actor<Base>, caf::no_spawn_options>(
+    config, std::move(init));
 }
 
 } // namespace troupe::internal

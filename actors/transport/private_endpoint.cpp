@@ -27,7 +27,7 @@ public:
 
   /// Takes *link*, which is connected.
   void enter(std::unique_ptr<byte_link> link) {
-    auto self = retain(this);
+    auto self = caf::intrusive_ptr{this};
     auto shared = std::make_shared<std::unique_ptr<byte_link>>(std::move(link));
     loop_.post([self, shared] {
       self->waiting_.push_back(std::move(*shared));
@@ -38,13 +38,13 @@ public:
   bool new_connection() override { return false; }
 
   void graceful_shutdown() override {
-    auto guard = retain(this);
+    auto guard = caf::intrusive_ptr{this};
     detach(&loop_, false);
   }
 
   void launch() override {
     // Not now: the broker is still creating this doorman.
-    loop_.post([self = retain(this)] {
+    loop_.post([self = caf::intrusive_ptr{this}] {
       self->open_ = true;
       self->accept_waiting();
     });

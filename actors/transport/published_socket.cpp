@@ -54,7 +54,7 @@ public:
   }
 
   void graceful_shutdown() override {
-    auto guard = retain(this);
+    auto guard = caf::intrusive_ptr{this};
     acceptor_.graceful_shutdown();
     detach(&acceptor_.backend(), false);
   }

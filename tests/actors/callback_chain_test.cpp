@@ -3,12 +3,12 @@
 
 #include "troupe/actors/callback_chain.hpp"
 
+#include <caf/actor_config.hpp>
 #include <caf/forwarding_actor_proxy.hpp>
 #include <gmock/gmock.h>
 
 #include "tests/actors/driver_fixture.hpp"
 #include "tests/support/pending_reports.hpp"
-#include "troupe/actors/compat/event_loop.hpp"
 
 namespace troupe::internal::test {
 
@@ -93,7 +93,7 @@ protected:
     auto broker = args.actors[0].actor;
     caf::node_id::default_data::host_id_type host{};
     host.fill(7);
-    auto config = config_on();
+    caf::actor_config config;
     auto proxy = caf::make_actor<caf::forwarding_actor_proxy, caf::actor>(
       99, caf::make_node_id(4711, host), &broker.home_system(), config,
       caf::actor_cast<caf::actor>(broker));

@@ -54,8 +54,8 @@ class CheckLayers(unittest.TestCase):
     def test_finds_a_source_that_asks_for_the_version_of_caf(self):
         self.expect_violation(
             "actors/driver.hpp:2: only actors/compat/ may ask for the version of CAF",
-            actors__driver_DOT_hpp="// CAF_VERSION\n#if CAF_VERSION >= 10000\n#endif\n")
-        code, output = self.check(actors__compat__messaging_DOT_hpp="#if CAF_VERSION >= 10000\n#endif\n")
+            actors__driver_DOT_hpp="// CAF_VERSION\n#if CAF_MAJOR_VERSION >= 1\n#endif\n")
+        code, output = self.check(actors__compat__messaging_DOT_hpp="#if CAF_MAJOR_VERSION >= 1\n#endif\n")
         self.assertEqual(code, 0, output)
 
     def test_finds_two_types_of_one_name(self):

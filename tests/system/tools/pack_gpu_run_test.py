@@ -69,7 +69,7 @@ class PackGpuRunTest(unittest.TestCase):
         self.assertTrue((system / "openssl/opensslconf.h").is_file())
         unpacked = [system, *self.place.glob("unpacked/cache/*/include")]
         theirs = re.compile(r"#include <((boost|caf|cereal|curl|gtest|gmock|nlohmann|openssl|tl)/[^>]+|xxhash.h|zlib.h)>")
-        one_caf_only = re.compile(r"^#if CAF_VERSION.*?^#endif", re.MULTILINE | re.DOTALL)
+        one_caf_only = re.compile(r"^#if CAF_MAJOR_VERSION.*?^#endif", re.MULTILINE | re.DOTALL)
         for folder in ("runtime", "callbacks", "actors", "trainers", "tests/support", "tests/gpu"):
             for source in (ROOT / folder).rglob("*.[hc]pp"):
                 text = one_caf_only.sub("", source.read_text(encoding="utf-8"))

@@ -191,12 +191,7 @@ verb ls_verb() {
     "Given the\nfolder of a sweep, lists the trials.",
     [](CLI::App& app) -> action {
       auto x = std::make_shared<ls_arguments>();
-      app
-        .add_option("STORAGE,-s,--storage", x->folder,
-                    "the folder of runs (default: $TROUPE_STORAGE, else\n"
-                    "~/troupe_results)")
-        ->option_text(" ")
-        ->check(not_empty);
+      add_storage(app, x->folder, "STORAGE,-s,--storage", " ");
       app
         .add_option("-m,--metric", x->metric,
                     "show this metric of rank 0's last report (default:\n"

@@ -29,12 +29,13 @@ expected<run_arguments::folder> run_arguments::run_or_sweep() const {
   });
 }
 
-void add_storage(CLI::App& app, std::string& to) {
+void add_storage(CLI::App& app, std::string& to, const std::string& names,
+                 const std::string& shown) {
   app
-    .add_option("-s,--storage", to,
+    .add_option(names, to,
                 "the folder of runs (default: $TROUPE_STORAGE, else\n"
                 "~/troupe_results)")
-    ->option_text("FOLDER")
+    ->option_text(shown)
     ->check(not_empty);
 }
 

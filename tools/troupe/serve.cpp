@@ -270,12 +270,7 @@ verb serve_verb() {
     "the\naddress to open, and serves until it is interrupted.",
     [](CLI::App& app) -> action {
       auto x = std::make_shared<serve_arguments>();
-      app
-        .add_option("STORAGE", x->folder,
-                    "the folder of runs (default: $TROUPE_STORAGE, else\n"
-                    "~/troupe_results)")
-        ->option_text(" ")
-        ->check(not_empty);
+      add_storage(app, x->folder, "STORAGE", " ");
       app
         .add_option("-p,--port", x->port,
                     "of 127.0.0.1 (default: 0, one that is free)")

@@ -1,0 +1,90 @@
+// The worker group with agents that are launched.
+
+#include "tests/actors/joining_host_fixture.hpp"
+
+namespace troupe::internal::test {
+
+using testing::HasSubstr;
+
+/// A host with one rank beside the driver's, on which an agent is launched.
+class launched_host_test : public joining_host_test {
+protected:
+  launched_host_test() {
+    caf::anon_send_exit(ranks.group, caf::exit_reason::user_shutdown);
+    system.settle();
+    ranks.agent = system.spawn(host_agent, host_agent_args{ranks.launcher});
+    agent_facts own;
+    own.incarnation = 100;
+    own.host = "h0";
+    worker_group_args args;
+    args.hosts.resize(2);
+    args.hosts[0].agent = ranks.agent;
+    args.hosts[1].first_rank = 1;
+    args.plan = plan;
+    args.roster = std::make_shared<host_roster>(
+      std::vector<std::string>{"h1"}, own, host_limits{.join = ms{5000}},
+      "10.0.0.1 port 7", [] { return 0.0; });
+    args.launches.begin = [this](std::size_t, std::uint64_t launch) {
+      launched.push_back(launch);
+    };
+    args.launches.arrived = [this](std::uint64_t launch) {
+      arrived.push_back(launch);
+    };
+    args.launches.end = [this](std::uint64_t launch) {
+      ended.push_back(launch);
+    };
+    record_hosts(args);
+    ranks.group = system.spawn(worker_group, std::move(args));
+    start();
+  }
+
+  template <class Message>
+  void tell(Message x) {
+    send_anonymous(ranks.group, std::move(x));
+    system.settle();
+  }
+
+  std::vector<std::uint64_t> launched;
+  std::vector<std::uint64_t> arrived;
+  std::vector<std::uint64_t> ended;
+};
+
+TEST_F(launched_host_test, an_attempt_starts_once_the_launched_agent_is_here) {
+  ASSERT_EQ(launched.size(), 1u);
+  tell(agent_launched{launched[0]});
+  join(1, {}, launched[0]);
+  EXPECT_EQ(arrived, launched);
+  EXPECT_EQ(elsewhere->launched.size(), 1u);
+}
+
+TEST_F(launched_host_test, a_launch_that_failed_is_shown_and_repeated) {
+  tell(launcher_ended{launched[0], "no route", true});
+  EXPECT_THAT(notes, HasSubstr("host h1: no route"));
+  pass_seconds(3);
+  ASSERT_EQ(launched.size(), 2u);
+  join(1, {}, launched[1]);
+  EXPECT_EQ(elsewhere->launched.size(), 1u);
+}
+
+TEST_F(launched_host_test, a_launch_that_cannot_help_ends_the_run) {
+  tell(launcher_ended{launched[0], "no such file", false});
+  ASSERT_EQ(record->failed.size(), 1u);
+  EXPECT_TRUE(record->failed[0].is_final);
+  EXPECT_THAT(record->failed[0].reason.message, HasSubstr("h1: no such file"));
+}
+
+TEST_F(launched_host_test, a_lost_host_is_launched_for_the_next_attempt) {
+  join(1, {}, launched[0]);
+  lose();
+  EXPECT_EQ(ended, launched);
+  ranks.exit(0);
+  pass_seconds(2);
+  send_anonymous(ranks.group, start_attempt{4, {}, 0}, driver);
+  system.settle();
+  pass_seconds(2);
+  ASSERT_EQ(launched.size(), 2u);
+  join(2, {}, launched[1]);
+  EXPECT_EQ(elsewhere->launched.size(), 1u);
+}
+
+} // namespace troupe::internal::test

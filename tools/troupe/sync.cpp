@@ -241,24 +241,63 @@ private:
   std::string name_;
 };
 
+/// The tracker called *name* with default options, or an `unknown_sink`: enough
+/// to count what it lacks.
+expected<std::shared_ptr<sink>> plain_sink(const std::string& name) {
+  if (!has_tracker(name))
+    return std::make_shared<unknown_sink>(name);
+  return make_sink(name, "{}");
+}
+
+/// How a user confirms the options *unconfirmed* of tracker *name*. Without
+/// their values: a folder must not write commands for its reader.
+std::string confirmation_of(const std::string& name,
+                            const std::vector<std::string>& unconfirmed) {
+  std::string result;
+  for (auto& option : unconfirmed) {
+    auto option_name = option.substr(0, option.find('='));
+    auto is_plain = std::ranges::all_of(
+      option_name, [](char c) { return c == '_' || (c >= 'a' && c <= 'z'); });
+    result +=
+      " --set " + name + '.' + (is_plain ? option_name : "OPTION") + "=VALUE";
+  }
+  return result;
+}
+
+/// Tracker *name* with the options of the run's folder that are taken from
+/// there, and those that the user gave. The error says what to confirm.
+expected<std::shared_ptr<sink>> chosen_sink(const std::string& name,
+                                            const std::string& in_folder,
+                                            const sync_arguments& x) {
+  auto given = x.options.find(name);
+  TROUPE_TRY(
+    auto chosen,
+    choose_options(name, in_folder,
+                   given == x.options.end() ? given_options{} : given->second));
+  for (auto& option : chosen.taken)
+    say(x.run->json ? stderr : stdout,
+        name + ": the run's folder says " + option);
+  if (!chosen.unconfirmed.empty())
+    return failure(ec::invalid_argument,
+                   "not sent: the run's folder says "
+                     + joined(chosen.unconfirmed)
+                     + ", which is taken from you only: confirm it with"
+                     + confirmation_of(name, chosen.unconfirmed));
+  return make_sink(name, chosen.options);
+}
+
 /// Sends and uploads what tracker *name* lacks, whose options the folder has as
 /// *in_folder*.
 tracker_state send_to(const std::string& name, const std::string& in_folder,
                       const tracked_run& run, const sync_arguments& x) {
-  std::shared_ptr<sink> plain;
-  auto is_known = has_tracker(name);
-  if (is_known) {
-    auto made = make_sink(name, "{}");
-    if (!made)
-      return lacks(made.error().message);
-    plain = std::move(*made);
-  } else {
-    plain = std::make_shared<unknown_sink>(name);
-  }
-  sink_feed feed{plain, run, {}, note};
+  auto plain = plain_sink(name);
+  if (!plain)
+    return lacks(plain.error().message);
+  sink_feed feed{*plain, run, {}, note};
   auto unsent = feed.unsent();
   if (!unsent)
     return lacks("what is unsent cannot be counted: " + unsent.error().message);
+  auto is_known = has_tracker(name);
   if (*unsent == 0 && (!is_known || !may_be_offline(name, in_folder, run))) {
     auto refused = feed.refused();
     return refused.empty() ? tracker_state{}
@@ -266,38 +305,15 @@ tracker_state send_to(const std::string& name, const std::string& in_folder,
   }
   if (!is_known)
     return lacks(counted(*unsent, "record") + (*unsent == 1 ? " is" : " are")
-                 + " unsent; " + who_sends_the_rest(*plain));
-  auto given = x.options.find(name);
-  auto chosen =
-    choose_options(name, in_folder,
-                   given == x.options.end() ? given_options{} : given->second);
-  if (!chosen)
-    return lacks(chosen.error().message);
-  for (auto& option : chosen->taken)
-    say(x.run->json ? stderr : stdout,
-        name + ": the run's folder says " + option);
-  std::string confirmation;
-  for (auto& option : chosen->unconfirmed) {
-    // Not its value: a folder must not write commands for its reader.
-    auto chosen_name = option.substr(0, option.find('='));
-    auto is_plain = std::ranges::all_of(
-      chosen_name, [](char c) { return c == '_' || (c >= 'a' && c <= 'z'); });
-    confirmation +=
-      " --set " + name + '.' + (is_plain ? chosen_name : "OPTION") + "=VALUE";
-  }
-  if (!chosen->unconfirmed.empty())
-    return lacks(
-      "not sent: the run's folder says " + joined(chosen->unconfirmed)
-      + ", which is taken from you only: confirm it with" + confirmation);
-  auto made = make_sink(name, chosen->options);
-  if (!made)
-    return lacks(made.error().message);
-  std::shared_ptr<sink> target{std::move(*made)};
+                 + " unsent; " + who_sends_the_rest(**plain));
+  auto target = chosen_sink(name, in_folder, x);
+  if (!target)
+    return lacks(target.error().message);
   if (*unsent > 0)
-    if (auto left = send_rest(target, run, std::chrono::seconds{x.timeout});
+    if (auto left = send_rest(*target, run, std::chrono::seconds{x.timeout});
         !left.empty())
       return lacks(std::move(left));
-  return upload_rest(*target, run);
+  return upload_rest(**target, run);
 }
 
 tl::unexpected<error>

@@ -7,6 +7,7 @@
 #include <tuple>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include <ATen/core/Tensor.h>
 
@@ -120,6 +121,14 @@ bool visit_tensors(T& x, F&& f) {
   } else {
     return false;
   }
+}
+
+/// The tensors in *x* that `visit_tensors` finds.
+template <class T>
+std::vector<at::Tensor*> tensors_in(T& x) {
+  std::vector<at::Tensor*> result;
+  visit_tensors(x, [&result](at::Tensor& t) { result.push_back(&t); });
+  return result;
 }
 
 } // namespace troupe::internal

@@ -42,8 +42,7 @@ c10::Device check_loader_options(train_context& context,
   return moves ? (*plane)->device : c10::Device{c10::kCPU};
 }
 
-std::shared_ptr<rank_activity> loader_activity(train_context& context) {
-  return rank_access{context}.link().activity();
-}
+loader_activity::loader_activity(train_context& context)
+  : shown_(rank_access{context}.link().activity()) {}
 
 } // namespace troupe::internal

@@ -57,6 +57,34 @@ namespace internal {
 /// LibTorch without OpenMP.
 void use_no_operator_threads();
 
+/// Where a loader shows how far its loop is, and that it waits for a batch:
+/// nowhere in a process that the loop forked.
+class loader_activity {
+public:
+  loader_activity(std::shared_ptr<rank_activity> x = nullptr) noexcept
+    : shown_(std::move(x)) {}
+
+  /// That of the rank of *context*.
+  explicit loader_activity(train_context& context);
+
+  /// nullptr: nowhere.
+  rank_activity* get() const noexcept {
+    return owner_.is_here() ? shown_.get() : nullptr;
+  }
+
+  /// The loop waits for a batch as long as the result lives.
+  std::optional<activity_scope> wait_for_batch() const noexcept {
+    if (auto shown = get())
+      return std::optional<activity_scope>{std::in_place,
+                                           shown->in_data_loader};
+    return std::nullopt;
+  }
+
+private:
+  std::shared_ptr<rank_activity> shown_;
+  owner_process owner_;
+};
+
 } // namespace internal
 
 /// This rank's batches of a dataset, epoch by epoch:
@@ -108,7 +136,7 @@ public:
   Dataset& dataset() noexcept { return *dataset_; }
 
   /// Shows in *x* how far the loop is, and when it waits for a batch.
-  void show_activity_in(std::shared_ptr<internal::rank_activity> x) noexcept {
+  void show_activity_in(internal::loader_activity x) noexcept {
     activity_ = std::move(x);
   }
 
@@ -118,12 +146,6 @@ private:
     internal::device_transfer::ticket ticket;
   };
 
-  static std::vector<at::Tensor*> tensors(batch& x) {
-    std::vector<at::Tensor*> result;
-    internal::visit_tensors(x, [&](at::Tensor& t) { result.push_back(&t); });
-    return result;
-  }
-
   static loaded load(Dataset& dataset, const internal::epoch_order& order,
                      const sample_generators& random,
                      const internal::device_transfer& transfer,
@@ -132,13 +154,8 @@ private:
     loaded result{internal::read_batch(dataset, order.indices(k), random,
                                        checks_rows, stop),
                   {}};
-    result.ticket = transfer.send(tensors(result.data));
+    result.ticket = transfer.send(internal::tensors_in(result.data));
     return result;
-  }
-
-  /// Where to show this loop's place; nullptr in a process that it forked.
-  internal::rank_activity* activity() const noexcept {
-    return owner_.is_here() ? activity_.get() : nullptr;
   }
 
   std::shared_ptr<Dataset> dataset_;
@@ -147,8 +164,7 @@ private:
   std::int64_t in_batch_ = -1;
   data_loader_options options_;
   internal::device_transfer transfer_;
-  std::shared_ptr<internal::rank_activity> activity_;
-  internal::owner_process owner_;
+  internal::loader_activity activity_;
 };
 
 /// Reads one pass; owns the threads that read ahead.
@@ -182,14 +198,13 @@ public:
     current_.reset();
     if (next_ < order_.batches()) {
       auto k = next_++; // a batch that cannot be read is skipped
-      std::optional<internal::activity_scope> waits;
-      if (auto shown = loader_->activity())
-        waits.emplace(shown->in_data_loader);
+      auto waits = loader_->activity_.wait_for_batch();
       current_ = prefetcher_
                    ? prefetcher_->next()
                    : load(*loader_->dataset_, order_, random_,
                           loader_->transfer_, loader_->options_.check_rows, k);
-      loader_->transfer_.arrive(current_->ticket, tensors(current_->data));
+      loader_->transfer_.arrive(current_->ticket,
+                                internal::tensors_in(current_->data));
       auto before =
         k == 0 ? loader_->state().cursor : order_.cursor_after(k - 1);
       loader_->sampler_.advance(order_.cursor_after(k));
@@ -200,7 +215,7 @@ public:
     } else {
       loader_->in_batch_ = -1;
       loader_->sampler_.advance(order_.end());
-      if (auto shown = loader_->activity())
+      if (auto shown = loader_->activity_.get())
         shown->pass.end();
     }
     return *this;
@@ -211,7 +226,7 @@ public:
 
 private:
   void show_progress() const noexcept {
-    if (auto shown = loader_->activity())
+    if (auto shown = loader_->activity_.get())
       shown->pass.take(loader_->state().epoch,
                        static_cast<std::uint64_t>(next_),
                        static_cast<std::uint64_t>(order_.batches()), begun_);
@@ -254,9 +269,6 @@ namespace internal {
 c10::Device check_loader_options(train_context& context,
                                  const data_loader_options& options);
 
-/// Where this rank shows how far it is, and that it waits for a batch.
-std::shared_ptr<rank_activity> loader_activity(train_context& context);
-
 } // namespace internal
 
 /// This rank's loader over *dataset*: divided among the ranks of *context*, its
@@ -292,7 +304,7 @@ prepare_data_loader(train_context& context, std::shared_ptr<Dataset> dataset,
                                .batches = options.batches}};
   data_loader<Dataset> result{std::move(dataset), std::move(sampler), options,
                               device};
-  result.show_activity_in(internal::loader_activity(context));
+  result.show_activity_in(internal::loader_activity{context});
   return result;
 }
 

@@ -289,6 +289,27 @@ template <map_dataset T>
 using batch_type = decltype(read_batch(std::declval<T&>(), {},
                                        std::declval<sample_generators>()));
 
+/// Passes the samples of another dataset on.
+template <class Dataset>
+class dataset_wrapper {
+public:
+  explicit dataset_wrapper(Dataset dataset) : dataset_(std::move(dataset)) {}
+
+  auto get(std::int64_t index) const requires requires(const Dataset& x) {
+    x.get(index);
+  }
+  { return dataset_.get(index); }
+
+  auto get(std::int64_t index, at::Generator& random) const requires
+    requires(const Dataset& x) {
+    x.get(index, random);
+  }
+  { return dataset_.get(index, random); }
+
+protected:
+  Dataset dataset_;
+};
+
 } // namespace internal
 
 /// The samples of a dataset that has `get`, in batches made by *Function*,
@@ -299,23 +320,13 @@ using batch_type = decltype(read_batch(std::declval<T&>(), {},
 /// A dataset of one's own may have a `collate(std::vector<sample>) const`
 /// instead. It is called by several threads at once if there are workers.
 template <class Dataset, class Function>
-class with_collate {
+class with_collate : public internal::dataset_wrapper<Dataset> {
 public:
   with_collate(Dataset dataset, Function function)
-    : dataset_(std::move(dataset)), function_(std::move(function)) {}
+    : internal::dataset_wrapper<Dataset>(std::move(dataset)),
+      function_(std::move(function)) {}
 
-  std::int64_t size() const { return internal::dataset_size(dataset_); }
-
-  auto get(std::int64_t index) const requires requires(const Dataset& x) {
-    x.get(index);
-  }
-  { return dataset_.get(index); }
-
-  auto get(std::int64_t index, at::Generator& random) const requires
-    requires(const Dataset& x) {
-    x.get(index, random);
-  }
-  { return dataset_.get(index, random); }
+  std::int64_t size() const { return internal::dataset_size(this->dataset_); }
 
   template <class T>
   auto collate(std::vector<T> samples) const {
@@ -323,52 +334,39 @@ public:
   }
 
 private:
-  Dataset dataset_;
   Function function_;
 };
 
 /// The first *limit* samples of another dataset.
 template <class Dataset>
-class first_samples {
+class first_samples : public internal::dataset_wrapper<Dataset> {
 public:
   first_samples(Dataset dataset, std::int64_t limit)
-    : dataset_(std::move(dataset)),
-      size_(std::clamp<std::int64_t>(limit, 0, dataset_.size())) {}
+    : internal::dataset_wrapper<Dataset>(std::move(dataset)),
+      size_(std::clamp<std::int64_t>(limit, 0, this->dataset_.size())) {}
 
   std::int64_t size() const noexcept { return size_; }
-
-  auto get(std::int64_t index) const requires requires(const Dataset& x) {
-    x.get(index);
-  }
-  { return dataset_.get(index); }
-
-  auto get(std::int64_t index, at::Generator& random) const requires
-    requires(const Dataset& x) {
-    x.get(index, random);
-  }
-  { return dataset_.get(index, random); }
 
   auto get_batch(std::span<const std::int64_t> indices) const requires
     requires(const Dataset& x) {
     x.get_batch(indices);
   }
-  { return dataset_.get_batch(indices); }
+  { return this->dataset_.get_batch(indices); }
 
   auto get_batch(std::span<const std::int64_t> indices,
                  const sample_generators& random) const requires
     requires(const Dataset& x) {
     x.get_batch(indices, random);
   }
-  { return dataset_.get_batch(indices, random); }
+  { return this->dataset_.get_batch(indices, random); }
 
   template <class T>
   auto collate(
     std::vector<T> samples) const requires internal::has_collate<Dataset, T> {
-    return dataset_.collate(std::move(samples));
+    return this->dataset_.collate(std::move(samples));
   }
 
 private:
-  Dataset dataset_;
   std::int64_t size_;
 };
 

@@ -158,25 +158,19 @@ void distributed_sampler::make_order(const sampler_state& of) const {
 }
 
 void distributed_sampler::set_epoch(std::uint64_t epoch) {
-  if (!resumed_ || epoch != state_.epoch) {
+  if (!start_.choose(epoch == state_.epoch))
     state_.cursor = 0;
-    resumed_ = false;
-  }
   state_.epoch = epoch;
-  epoch_chosen_ = true;
 }
 
 void distributed_sampler::start() {
   auto used_up =
     state_.cursor > 0 && from(state_.cursor).end() == state_.cursor;
-  if (used_up && !epoch_chosen_) {
+  auto begins = start_.begin(used_up);
+  if (begins == pass_start::place::next_epoch)
     ++state_.epoch;
+  if (begins != pass_start::place::loaded)
     state_.cursor = 0;
-  } else if (!resumed_) {
-    state_.cursor = 0;
-  }
-  resumed_ = false;
-  epoch_chosen_ = false;
 }
 
 std::optional<std::vector<std::int64_t>> distributed_sampler::next() {
@@ -214,8 +208,7 @@ void distributed_sampler::load_state(const sampler_state& x) {
              "version with more ranks? Begin an epoch with set_epoch() then"));
   state_ = x;
   state_.cursor = std::min(x.cursor, samples_);
-  resumed_ = true;
-  epoch_chosen_ = false;
+  start_.load();
 }
 
 epoch_order distributed_sampler::from(std::int64_t cursor) const {

@@ -97,6 +97,45 @@ private:
   std::shared_ptr<const std::vector<numbers>> batches_;
 };
 
+/// Where the next pass of a loop over its data begins, by what its owner was
+/// asked for since the last one: a position that was loaded, an epoch that was
+/// chosen.
+class pass_start {
+public:
+  enum class place {
+    loaded,     ///< At the position that was loaded.
+    epoch,      ///< At the start of the same epoch.
+    next_epoch, ///< At the start of the next one.
+  };
+
+  /// A position was loaded.
+  void load() noexcept {
+    is_loaded_ = true;
+    is_chosen_ = false;
+  }
+
+  /// An epoch was chosen, *same* as the current one or another. Returns whether
+  /// a loaded position still counts.
+  bool choose(bool same) noexcept {
+    is_chosen_ = true;
+    is_loaded_ = is_loaded_ && same;
+    return is_loaded_;
+  }
+
+  /// A pass begins, after a complete epoch or not.
+  place begin(bool is_complete) noexcept {
+    auto result = is_complete && !is_chosen_ ? place::next_epoch
+                  : is_loaded_               ? place::loaded
+                                             : place::epoch;
+    *this = {};
+    return result;
+  }
+
+private:
+  bool is_loaded_ = false;
+  bool is_chosen_ = false;
+};
+
 } // namespace internal
 
 /// Divides the indices of a dataset among the ranks, batch by batch.
@@ -158,8 +197,7 @@ private:
   batch_order batches_;
   sampler_options options_;
   sampler_state state_;
-  bool resumed_ = false;      // load_state was called since the last start
-  bool epoch_chosen_ = false; // set_epoch was called since the last start
+  internal::pass_start start_;
   mutable std::shared_ptr<const std::vector<std::int64_t>> order_;
   mutable std::shared_ptr<const std::vector<std::vector<std::int64_t>>>
     whole_batches_;

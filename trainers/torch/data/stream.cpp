@@ -56,22 +56,19 @@ void stream_progress::begin_epoch(std::uint64_t epoch) {
   state_.epoch = epoch;
   state_.ended = false;
   state_.taken.assign(static_cast<std::size_t>(options_.shards), 0);
-  resumed_ = false;
 }
 
 void stream_progress::set_epoch(std::uint64_t epoch) {
-  if (!resumed_ || epoch != state_.epoch)
+  if (!start_.choose(epoch == state_.epoch))
     begin_epoch(epoch);
-  epoch_chosen_ = true;
 }
 
 void stream_progress::start() {
-  if (state_.ended && !epoch_chosen_)
+  auto begins = start_.begin(state_.ended);
+  if (begins == pass_start::place::next_epoch)
     begin_epoch(state_.epoch + 1);
-  else if (!resumed_)
+  else if (begins == pass_start::place::epoch)
     begin_epoch(state_.epoch);
-  resumed_ = false;
-  epoch_chosen_ = false;
 }
 
 void stream_progress::load_state(const stream_state& x) {
@@ -89,8 +86,7 @@ void stream_progress::load_state(const stream_state& x) {
       "stream cannot be resumed (its resumable is false): save its state "
       "between epochs, or do not restore it");
   state_ = x;
-  resumed_ = true;
-  epoch_chosen_ = false;
+  start_.load();
 }
 
 stream_state stream_progress::state() const {

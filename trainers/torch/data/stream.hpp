@@ -277,8 +277,7 @@ private:
   int world_size_;
   bool is_resumable_;
   stream_state state_;
-  bool resumed_ = false;      // load_state was called since the last start
-  bool epoch_chosen_ = false; // set_epoch was called since the last start
+  pass_start start_;
 };
 
 } // namespace internal

@@ -45,7 +45,7 @@ public:
                 const stream_loader_options& options, c10::Device device)
     : context_(&context), dataset_(std::move(dataset)),
       progress_(options, context.rank(), context.world_size(), is_resumable()),
-      transfer_(device), activity_(internal::loader_activity(context)) {}
+      transfer_(device), activity_(context) {}
 
   class iterator;
 
@@ -82,16 +82,11 @@ private:
       return true;
   }
 
-  internal::rank_activity* activity() const noexcept {
-    return owner_.is_here() ? activity_.get() : nullptr;
-  }
-
   train_context* context_;
   std::shared_ptr<const Dataset> dataset_;
   internal::stream_progress progress_;
   internal::device_transfer transfer_;
-  std::shared_ptr<internal::rank_activity> activity_;
-  internal::owner_process owner_;
+  internal::loader_activity activity_;
 };
 
 /// Reads one pass; owns the threads that read ahead.
@@ -162,9 +157,7 @@ private:
 
   /// The samples of the next batch, of this rank.
   std::vector<sample> read() {
-    std::optional<internal::activity_scope> waits;
-    if (auto shown = loader_->activity())
-      waits.emplace(shown->in_data_loader);
+    auto waits = loader_->activity_.wait_for_batch();
     std::vector<sample> result;
     auto full = static_cast<std::size_t>(options().batch_size);
     while (result.size() < full) {
@@ -192,9 +185,7 @@ private:
       auto result = internal::collate_by(*loader_->dataset_, std::move(found));
       if (internal::has_collate<Dataset, sample> && options().check_rows)
         internal::check_rows(result, n);
-      std::vector<at::Tensor*> tensors;
-      internal::visit_tensors(result,
-                              [&](at::Tensor& t) { tensors.push_back(&t); });
+      auto tensors = internal::tensors_in(result);
       auto ticket = loader_->transfer_.send(tensors);
       loader_->transfer_.arrive(ticket, tensors);
       return result;

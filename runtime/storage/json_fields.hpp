@@ -243,9 +243,10 @@ private:
 
   template <class T>
   static void read(const document& in, std::optional<T>& x) {
-    x.reset();
-    if (!in.is_null())
-      read(in, x.emplace());
+    // Not `emplace`, of which GCC 14 warns where T has a map.
+    x = in.is_null() ? std::nullopt : std::optional<T>{std::in_place};
+    if (x)
+      read(in, *x);
   }
 
   template <class T>

@@ -33,7 +33,8 @@ constexpr int max_accepts = 16;
 constexpr std::byte first_connection{'T'};
 constexpr std::byte next_connection{'R'};
 
-/// How long clients wait in the kernel's queue when no descriptor is left.
+/// How long clients wait in the kernel's queue when no descriptor or no memory
+/// is left.
 constexpr std::chrono::milliseconds pause_of_accepts{100};
 
 /// One socket for IPv4 and IPv6, or IPv4 alone where there is no IPv6.
@@ -67,6 +68,36 @@ public:
     : args_(std::move(args)), listener_(std::move(listener)), stop_(stop) {}
 
   void run() {
+    for (;;)
+      try {
+        return serve();
+      } catch (const std::exception& problem) {
+        // No memory for a connection, or a handler that throws. Clients that
+        // were shaking hands come again.
+        pending_.clear();
+        try {
+          pause(problem.what());
+        } catch (const std::exception&) { // Not even for a sentence.
+        }
+        pollfd stop{stop_, POLLIN, 0};
+        if (::poll(&stop, 1, static_cast<int>(pause_of_accepts.count())) > 0)
+          return;
+      }
+  }
+
+private:
+  struct connection {
+    std::unique_ptr<tls_channel> channel; // null: gone
+    std::string address;
+    door_clock::time_point deadline;
+    short events = POLLIN;
+    std::array<std::byte, door_greeting_size> raw_greeting;
+    std::size_t greeted = 0; ///< Bytes of that.
+    door_greeting greeting;
+  };
+
+  /// Until it is asked to stop.
+  void serve() {
     for (;;) {
       auto waits = collect_waits();
       if (::poll(waits.data(), waits.size(), time_left()) < 0)
@@ -83,23 +114,6 @@ public:
         accept_some();
     }
   }
-
-  /// Closes the port and all connections.
-  void close() {
-    pending_.clear();
-    listener_.reset();
-  }
-
-private:
-  struct connection {
-    std::unique_ptr<tls_channel> channel; // null: gone
-    std::string address;
-    door_clock::time_point deadline;
-    short events = POLLIN;
-    std::array<std::byte, door_greeting_size> raw_greeting;
-    std::size_t greeted = 0; ///< Bytes of that.
-    door_greeting greeting;
-  };
 
   std::vector<pollfd> collect_waits() {
     std::vector<pollfd> result{{stop_, POLLIN, 0}};
@@ -208,7 +222,7 @@ private:
       if (!socket && (errno == EAGAIN || errno == EWOULDBLOCK))
         return;
       if (!socket && is_short_of_resources(errno))
-        return pause(errno);
+        return pause(std::system_category().message(errno));
       if (socket) // Otherwise the client has left already.
         enter(std::move(socket));
       is_short_ = is_short_ && !socket;
@@ -222,11 +236,11 @@ private:
 
   /// The client stays in the kernel's queue, and the port stays readable: to
   /// ask again at once would take a core.
-  void pause(int problem) {
+  void pause(const std::string& problem) {
     next_accept_ = door_clock::now() + pause_of_accepts;
     if (!std::exchange(is_short_, true)) // One event for each shortage.
       refuse(channel_fault::lost, std::string{},
-             "connections wait: " + std::system_category().message(problem));
+             "connections wait: " + problem);
   }
 
   void enter(unique_fd socket) {
@@ -270,17 +284,9 @@ expected<owned_ptr<door>> door::open(door_args args) {
     return system_failure(ec::spawn, "the run's port needs a descriptor");
   result->acceptor_ = std::make_unique<acceptor>(
     std::move(args), std::move(listener.socket), result->stop_.fd());
-  TROUPE_TRY(result->thread_,
-             start_thread([acceptor = result->acceptor_.get()] {
-               try {
-                 acceptor->run();
-               } catch (const std::exception&) {
-                 // No memory for a connection, or a handler that throws: the
-                 // run continues without the port. Left open, it would let
-                 // clients wait.
-                 acceptor->close();
-               }
-             }));
+  TROUPE_TRY(
+    result->thread_,
+    start_thread([acceptor = result->acceptor_.get()] { acceptor->run(); }));
   return result;
 }
 

@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <functional>
+#include <new>
 #include <ostream>
-#include <stdexcept>
+#include <utility>
 
 #include <netinet/tcp.h>
 #include <sys/resource.h>
@@ -460,16 +461,40 @@ TEST_F(door_test, closes_at_once_with_connections_under_way) {
   EXPECT_EQ(hear(*agent.channel), "still here");
 }
 
-TEST_F(door_test, closes_if_a_handler_throws) {
-  open([](door_args& x) {
-    x.on_refusal = [](const door_refusal&) {
-      throw std::runtime_error{"no memory"};
+TEST_F(door_test, drops_clients_for_lack_of_memory_says_so_and_takes_others) {
+  auto throws = true; // of the door's thread
+  open([&](door_args& x) {
+    x.on_refusal = [&, note = x.on_refusal](const door_refusal& refusal) {
+      if (std::exchange(throws, false))
+        throw std::bad_alloc{};
+      note(refusal);
     };
   });
-  while (auto stranger = connect_to_port(port())) {
+  auto waits = connect_to_port(port());
+  auto stranger = connect_to_port(port());
+  ::send(stranger.get(), "garbage\n", 8, MSG_NOSIGNAL);
+  await_end(stranger);
+  await_end(waits);
+  auto refusals = record.refusals(1);
+  ASSERT_EQ(refusals.size(), 1u);
+  EXPECT_EQ(refusals[0].cause, fault::lost);
+  EXPECT_THAT(refusals[0].text, HasSubstr("connections wait: "));
+  door_client agent{port(), certificates.agent_identity()};
+  EXPECT_TRUE(agent.enter()) << agent.channel->failure().text;
+}
+
+TEST_F(door_test, stays_open_if_a_handler_always_throws) {
+  open([](door_args& x) {
+    x.on_refusal = [](const door_refusal&) { throw std::bad_alloc{}; };
+  });
+  for (int i = 0; i < 3; ++i) {
+    auto stranger = connect_to_port(port());
+    ASSERT_TRUE(stranger);
     ::send(stranger.get(), "garbage\n", 8, MSG_NOSIGNAL);
     await_end(stranger);
   }
+  door_client agent{port(), certificates.agent_identity()};
+  EXPECT_TRUE(agent.enter()) << agent.channel->failure().text;
 }
 
 // -- channels -----------------------------------------------------------------

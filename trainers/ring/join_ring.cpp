@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <charconv>
 #include <list>
 #include <optional>
@@ -132,11 +133,15 @@ private:
   // -- from the previous host -------------------------------------------------
 
   void take_visitors() {
-    while (!links_.previous) {
+    while (!links_.previous && join_clock::now() >= next_visit_) {
       unique_fd socket{::accept4(port_.socket(), nullptr, nullptr,
                                  SOCK_NONBLOCK | SOCK_CLOEXEC)};
-      if (!socket)
+      if (!socket) {
+        // Without descriptors it stays in the queue, and the port readable.
+        if (errno != EAGAIN && errno != EWOULDBLOCK)
+          next_visit_ = join_clock::now() + call_pause;
         return;
+      }
       auto handshake = args_.security->begin(std::move(socket), true);
       if (!handshake)
         continue;
@@ -173,7 +178,9 @@ private:
   bool wait_for_events() {
     auto until = end_;
     std::vector<pollfd> waits{{args_.stop, POLLIN, 0}, {-1, POLLIN, 0}};
-    if (!links_.previous)
+    if (next_visit_ > join_clock::now())
+      until = std::min(until, next_visit_);
+    else if (!links_.previous)
       waits.push_back({port_.socket(), POLLIN, 0});
     for (auto& x : visitors_) {
       waits.push_back(x.wait());
@@ -209,6 +216,7 @@ private:
   short call_ready_ = 0;
   std::string cause_ = "no answer"; ///< Of the latest call.
 
+  join_clock::time_point next_visit_ = join_clock::now();
   std::list<greeted_connection> visitors_;
   std::string refused_; ///< Why, the latest visitor.
 };

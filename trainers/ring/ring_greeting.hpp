@@ -20,7 +20,9 @@ namespace troupe::internal {
 inline constexpr std::size_t ring_token_digits = 32;
 
 /// What neighbors say first: the caller shows the token of the called one and
-/// who it is, the called one answers with the caller's token.
+/// who it is, the called one answers with the caller's token, and the caller
+/// repeats its own. Without that the called one could take a connection that
+/// the caller has given up for another.
 struct ring_greeting {
   std::array<char, 16> magic{};
   std::array<char, ring_token_digits> token{};
@@ -38,8 +40,8 @@ class greeted_connection {
 public:
   using time_point = std::chrono::steady_clock::time_point;
 
-  /// Of the caller, if it shows *sent*; of the called one otherwise, which
-  /// shows *sent* only after it has seen *wanted*.
+  /// Of the caller, if it shows *sent* first; of the called one otherwise,
+  /// which shows *sent* only after it has seen *wanted*.
   greeted_connection(std::unique_ptr<link_handshake> handshake, bool calls,
                      const ring_greeting& sent, const ring_greeting& wanted,
                      time_point deadline)
@@ -68,7 +70,7 @@ private:
   short events_ = POLLIN;
   std::unique_ptr<byte_link> link_;
   bool sends_;
-  int left_ = 2; ///< Greetings, one each way.
+  int left_ = 3; ///< Greetings.
   std::size_t done_ = 0;
   ring_greeting sent_;
   ring_greeting wanted_;

@@ -4,8 +4,10 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <time.h>
 
 #include "ring_fixture.hpp"
+#include "tests/support/few_descriptors.hpp"
 
 namespace troupe::internal {
 
@@ -59,6 +61,41 @@ TEST(join_ring_test, strangers_disturb_nothing) {
     }
     EXPECT_TRUE(is_whole(ports)) << encrypted;
   }
+}
+
+/// What the caller number 0 says at *port*.
+std::string greeting_at(const ring_port& port) {
+  std::string result = "troupe ring 1";
+  result.resize(16, '\0');
+  return result + port.token() + std::string(8, '\0');
+}
+
+/// Of this thread.
+std::chrono::nanoseconds processor_time() {
+  timespec x{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &x);
+  return std::chrono::seconds{x.tv_sec} + std::chrono::nanoseconds{x.tv_nsec};
+}
+
+// Its answer took too long, and the neighbor calls again.
+TEST(join_ring_test, a_call_that_was_given_up_is_no_connection) {
+  ring_ports ports{2, false};
+  stranger_at(ports.ports[1], greeting_at(ports.ports[1]));
+  EXPECT_TRUE(is_whole(ports));
+}
+
+TEST(join_ring_test, waits_for_descriptors) {
+  ring_ports ports{2, false};
+  auto waits = stranger_at(ports.ports[0], "");
+  join_ring_args args;
+  args.limit = 300ms;
+  test::few_descriptors none;
+  auto used = processor_time();
+  auto joined = join_ring(ports.ports[0], ports.leaders, 0, args);
+  used = processor_time() - used;
+  ASSERT_FALSE(joined);
+  EXPECT_EQ(joined.error().code, ec::timeout);
+  EXPECT_LT(used, args.limit / 3) << "it asks again and again";
 }
 
 TEST(join_ring_test, connects_over_ipv6) {

@@ -140,6 +140,7 @@ struct worker_group_state {
     /// Hosts that were lost or are about to leave, and why: the loss of ranks
     /// there does not count as a failure.
     std::map<std::size_t, std::string> left_hosts;
+    std::map<int, clock::time_point> exits; ///< Of ranks' processes.
     /// Ranks elsewhere whose failures may follow from that, and why.
     std::map<int, std::string> excused;
     bool started = false;
@@ -179,9 +180,12 @@ struct worker_group_state {
   void show(const host_suspected& x);
   void show(const host_answers& x);
   void lose(const host_lost& x);
-  /// Exceptions of other ranks since the last sign of a lost host may follow
-  /// from its loss: they do not count as failures either.
+  /// Exceptions and ends of other ranks since the last sign of a lost host may
+  /// follow from its loss: they do not count as failures either.
   void excuse_since(const host_lost& x, const std::string& why);
+  /// When *rank* failed by *x*, if that may follow from the loss of a host.
+  std::optional<clock::time_point> end_of(int rank,
+                                          const rank_failure& x) const;
   /// A host is about to leave: its ranks' last checkpoints come before.
   void note_host(const host_notice& x);
   /// Lets all ranks leave after one of their reports, within *grace*.

@@ -111,6 +111,7 @@ void worker_group_state::exited(const rank_exited& x) {
   if (x.ended_before && a->tracker.end_ordered())
     a->tracker.order_end({x.rank});
   a->tracker.exited(x.rank, x.cause);
+  a->exits.emplace(x.rank, self->clock().now());
   on_failure();
   check_over();
 }

@@ -198,6 +198,27 @@ TEST_F(elastic_group_test, an_exception_since_a_host_is_silent_is_its_loss) {
   EXPECT_THAT(record->failed[0].left_for, HasSubstr("host h1 is lost"));
 }
 
+// A watchdog of the loop's libraries ended it: its collective failed.
+TEST_F(elastic_group_test, an_end_since_a_host_is_silent_is_its_loss) {
+  start_two();
+  pass_alive(1, 1);
+  pass_seconds(5);
+  ranks.kill(0, SIGABRT);
+  pass_seconds(6);
+  ASSERT_EQ(record->failed.size(), 1u);
+  EXPECT_EQ(failure_of(0).kind, kind::signal);
+  EXPECT_THAT(record->failed[0].left_for, HasSubstr("host h1 is lost"));
+}
+
+TEST_F(elastic_group_test, an_end_before_the_last_sign_of_a_host_counts) {
+  start_two();
+  ranks.kill(0, SIGABRT);
+  pass_alive(2, 1);
+  pass_seconds(12);
+  ASSERT_EQ(record->failed.size(), 1u);
+  EXPECT_EQ(record->failed[0].left_for, "");
+}
+
 TEST_F(elastic_group_test, an_exception_before_the_last_sign_of_a_host_counts) {
   start_two();
   ranks.end_loop(0, {ec::rank_failed, "diverged"});

@@ -16,7 +16,8 @@ namespace {
 
 template <class Inspector>
 bool inspect_bootstrap(Inspector& f, rank_bootstrap& x) {
-  return f.apply(x.attempt) && f.apply(x.rank) && f.apply(x.token);
+  return f.apply(x.attempt) && f.apply(x.rank) && f.apply(x.token)
+         && f.apply(x.run_path);
 }
 
 /// NCCL looks for its network by itself: it gets the interface of the address
@@ -121,13 +122,17 @@ expected<spawn_request> process_launcher::request_for(std::uint64_t attempt,
   TROUPE_TRY_VOID(open_log(rank, request));
   TROUPE_TRY(auto memory, duplicate(segment));
   TROUPE_TRY(auto socket, args_.new_connection());
-  TROUPE_TRY(auto ticket, args_.ticket(run_path_, token_));
-  request.environment.emplace_back(attempt_variable,
-                                   attempt_value(ticket.token));
-  request.payload = rank_bootstrap{attempt, rank, ticket.token}.to_bytes();
   request.descriptors.push_back(std::move(memory));
   request.descriptors.push_back(std::move(socket));
-  request.descriptors.push_back(std::move(ticket.file));
+  rank_bootstrap own{attempt, rank, token_, run_path_};
+  if (args_.ticket) {
+    TROUPE_TRY(auto ticket, args_.ticket());
+    own.token = ticket.token;
+    own.run_path.clear();
+    request.descriptors.push_back(std::move(ticket.file));
+  }
+  request.environment.emplace_back(attempt_variable, attempt_value(own.token));
+  request.payload = own.to_bytes();
   return request;
 }
 

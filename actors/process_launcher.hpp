@@ -19,11 +19,12 @@ namespace troupe::internal {
 
 /// What a new rank process gets. Its descriptors are the shared segment, the
 /// socket through which it asks the agent of its host for the rest, and the
-/// file of its `ranks_ticket`.
+/// file of its `ranks_ticket`, unless it opens that itself.
 struct rank_bootstrap {
   std::uint64_t attempt = 0;
   int rank = 0;
   std::uint64_t token = 0; ///< Of its `ranks_ticket`.
+  std::string run_path;    ///< Where it opens that; empty: it has the file.
 
   std::string to_bytes() const;
   static expected<rank_bootstrap> from_bytes(const std::string& bytes);
@@ -34,10 +35,9 @@ struct process_launcher_args {
   /// A socket through which a rank reaches the agent of this host.
   std::function<expected<unique_fd>()> new_connection;
   log_tee::sink console; ///< Gets what rank 0 prints, beside its log.
-  /// What a rank joins the attempt with that has this token, of the run in
-  /// this folder.
-  std::function<expected<ranks_ticket>(const std::string&, std::uint64_t)>
-    ticket;
+  /// What a rank joins the attempt with. Empty: ranks open it themselves, so
+  /// that a storage that hangs does not hold the caller of `launch`.
+  std::function<expected<ranks_ticket>()> ticket;
 };
 
 /// Starts ranks as processes of this host.

@@ -217,9 +217,7 @@ public:
         spawner,
         [this]() -> expected<unique_fd> { return endpoint_->new_connection(); },
         {},
-        [](const std::string& run, std::uint64_t token) {
-          return open_ranks_ticket(run, token);
-        }})) {}
+        {}})) {}
 
   node_agent(const node_agent&) = delete;
   node_agent& operator=(const node_agent&) = delete;

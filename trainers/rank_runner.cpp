@@ -197,11 +197,15 @@ namespace {
 expected<void> run_process(const std::string& payload,
                            const std::vector<int>& descriptors) {
   TROUPE_TRY(auto bootstrap, rank_bootstrap::from_bytes(payload));
-  if (descriptors.size() < 3)
+  auto opens_ticket = !bootstrap.run_path.empty();
+  if (descriptors.size() < (opens_ticket ? 2U : 3U))
     return failure(ec::protocol,
                    "a rank process got no connection to its driver");
-  TROUPE_TRY(auto lock,
-             join_attempt({unique_fd{descriptors[2]}, bootstrap.token}));
+  TROUPE_TRY(auto ticket,
+             opens_ticket
+               ? open_ranks_ticket(bootstrap.run_path, bootstrap.token)
+               : ranks_ticket{unique_fd{descriptors[2]}, bootstrap.token});
+  TROUPE_TRY(auto lock, join_attempt(ticket));
   lock.release(); // Open until this process ends.
   // Never destroyed: the process ends right after its goodbye, and an orderly
   // shutdown of the system would only delay that.

@@ -314,10 +314,7 @@ std::unique_ptr<run_parts> run_starter::spawn() {
     group.cut_off = [system = &system_](const host_agent_actor& agent) {
       cut_off(*system, agent.node());
     };
-    group.token = [store = x.store] {
-      auto ticket = store->ticket();
-      return ticket ? ticket->token : 0;
-    };
+    group.token = [store = x.store] { return store->ranks_token(); };
   }
   group.plan = std::move(plan_);
   x.group = spawn_actor(worker_group, std::move(group));
@@ -367,17 +364,15 @@ std::shared_ptr<host_roster> run_starter::make_roster() const {
 std::shared_ptr<rank_launcher> run_starter::make_launcher() {
   auto& x = *run_;
   if (!here_)
-    return std::make_shared<process_launcher>(process_launcher_args{
-      spawner_,
-      [endpoint = x.endpoint]() -> expected<unique_fd> {
-        if (!*endpoint)
-          return failure(ec::stopped, "the run is over");
-        return (*endpoint)->new_connection();
-      },
-      std::move(around_.console),
-      [store = x.store](const std::string&, std::uint64_t) {
-        return store->ticket();
-      }});
+    return std::make_shared<process_launcher>(
+      process_launcher_args{spawner_,
+                            [endpoint = x.endpoint]() -> expected<unique_fd> {
+                              if (!*endpoint)
+                                return failure(ec::stopped, "the run is over");
+                              return (*endpoint)->new_connection();
+                            },
+                            std::move(around_.console),
+                            [store = x.store] { return store->ticket(); }});
   auto find = [loop = request_.loop](const loop_spec&) -> expected<train_loop> {
     return loop;
   };

@@ -347,6 +347,11 @@ void ranks_lock::release() {
   file_.reset();
 }
 
+std::uint64_t ranks_lock::token() const {
+  std::lock_guard guard{mutex_};
+  return file_ ? token_ : 0;
+}
+
 expected<ranks_ticket> open_ranks_ticket(const fs::path& run,
                                          std::uint64_t token) {
   auto path = run / run_layout::ranks;

@@ -68,6 +68,9 @@ public:
   /// For a rank of the attempt that began last.
   expected<ranks_ticket> ticket() const;
 
+  /// Its token; 0 while no attempt is under way.
+  std::uint64_t token() const;
+
   /// The driver has no attempt under way any more.
   void release();
 

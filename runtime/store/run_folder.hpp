@@ -87,6 +87,7 @@ public:
 
   /// What a rank process needs to join that attempt.
   expected<ranks_ticket> ticket() const { return ranks_.ticket(); }
+  std::uint64_t ranks_token() const { return ranks_.token(); }
 
   /// Whether the run is still this driver's; an error says who has it. A look
   /// at the claim alone: a microsecond. Once it failed it always fails.

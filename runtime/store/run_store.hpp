@@ -103,6 +103,9 @@ public:
   /// What a rank process needs to join the attempt.
   expected<ranks_ticket> ticket() const { return folder_->ticket(); }
 
+  /// Its token, without a look at the storage; 0 while no attempt is under way.
+  std::uint64_t ranks_token() const { return folder_->ranks_token(); }
+
   /// Commits the checkpoint of *batch*, which must have one. The caller appends
   /// the batch to the journal afterwards.
   expected<kept_checkpoint> commit(std::uint64_t attempt,

@@ -5,10 +5,10 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <optional>
 #include <utility>
 
 #include "troupe/actors/door/tls_link.hpp"
-#include "troupe/runtime/process/secrets.hpp"
 #include "troupe/runtime/process/threads.hpp"
 #include "troupe/runtime/text.hpp"
 #include "troupe/trainers/ticket_folder.hpp"
@@ -29,29 +29,51 @@ constexpr auto search_patience = std::chrono::seconds{120};
 constexpr auto ticket_age = std::chrono::seconds{5};
 constexpr auto look_interval = std::chrono::milliseconds{100};
 
+/// How long a file may be no ticket: it may be under way here (`scp`), or its
+/// driver removes it at this moment.
+constexpr auto ticket_arrival = std::chrono::seconds{1};
+
+/// The file with the ticket at *path*, itself or in its folder; nothing if
+/// there is none.
+std::optional<fs::path> find_ticket(const fs::path& path) {
+  struct stat found {};
+  if (::stat(path.c_str(), &found) != 0)
+    return std::nullopt;
+  if (!S_ISDIR(found.st_mode))
+    return path;
+  auto file = path / agent_ticket_file;
+  if (::stat(file.c_str(), &found) != 0)
+    return std::nullopt;
+  return file;
+}
+
 /// The agent may start before its driver, which writes the file, and while it
 /// still has the ticket of an earlier start.
-expected<found_driver> find_by_file(const fs::path& path, const link_id& link,
-                                    int stop) {
-  auto deadline = std::chrono::steady_clock::now() + search_patience;
-  error last{ec::timeout, concat("there is no ticket ", path.string())};
+expected<found_driver> find_by_file(const fs::path& path, int stop) {
+  using clock = std::chrono::steady_clock;
+  auto deadline = clock::now() + search_patience;
+  std::optional<clock::time_point> bad_since;
+  const error none{ec::timeout, concat("there is no ticket ", path.string())};
+  auto last = none;
   pollfd asked{stop, POLLIN, 0};
-  while (std::chrono::steady_clock::now() < deadline) {
-    struct stat found {};
-    auto is_there = ::stat(path.c_str(), &found) == 0;
-    auto is_folder = is_there && S_ISDIR(found.st_mode);
-    auto file = is_folder ? path / agent_ticket_file : path;
-    if (is_folder)
-      is_there = ::stat(file.c_str(), &found) == 0;
-    if (is_there) {
-      TROUPE_TRY(auto ticket, read_ticket_file(file));
-      auto dialed =
-        dial(ticket, {.limit = ticket_age, .stop = stop, .greeting = {link}});
+  while (clock::now() < deadline) {
+    auto file = find_ticket(path);
+    auto ticket = file ? read_ticket_file(*file) : tl::unexpected{none};
+    if (ticket) {
+      bad_since.reset();
+      auto dialed = dial(*ticket, {.limit = ticket_age, .stop = stop});
       if (dialed)
-        return found_driver{std::move(ticket), link, std::move(*dialed)};
+        return found_driver{std::move(*ticket), std::move(*dialed)};
       last = dialed.error();
       if (last.code != ec::timeout)
         break;
+    } else if (file) {
+      last = ticket.error();
+      bad_since = bad_since.value_or(clock::now());
+      if (clock::now() - *bad_since >= ticket_arrival)
+        break;
+    } else if (std::exchange(bad_since, std::nullopt)) {
+      last = none;
     }
     if (::poll(&asked, 1, static_cast<int>(look_interval.count())) > 0)
       return failure(ec::stopped, "a signal asked it to leave");
@@ -62,19 +84,16 @@ expected<found_driver> find_by_file(const fs::path& path, const link_id& link,
 } // namespace
 
 expected<found_driver> find_driver(const fs::path& path, int stop) {
-  link_id link;
-  TROUPE_TRY_VOID(fill_random(link));
   if (!path.empty())
-    return find_by_file(path, link, stop);
+    return find_by_file(path, stop);
   TROUPE_TRY(auto ticket, read_ticket(STDIN_FILENO, ticket_patience));
-  TROUPE_TRY(
-    auto dialed,
-    dial(ticket, {.limit = search_patience, .stop = stop, .greeting = {link}}));
-  return found_driver{std::move(ticket), link, std::move(dialed)};
+  TROUPE_TRY(auto dialed,
+             dial(ticket, {.limit = search_patience, .stop = stop}));
+  return found_driver{std::move(ticket), std::move(dialed)};
 }
 
 driver_redialer::driver_redialer(found_driver& x)
-  : to_(std::move(x.own)), link_(x.link) {
+  : to_(std::move(x.own)), link_(x.channel.link) {
   to_.addresses = {x.channel.other_end};
 }
 
@@ -103,7 +122,7 @@ void driver_redialer::dial_again() {
   auto started = start_thread([this] {
     auto found = dial(to_, {.limit = resume_options{}.patience,
                             .stop = stop_.fd(),
-                            .greeting = {link_, true}});
+                            .resumes = link_});
     next_->connect(found ? internal::make_link(std::move(found->channel))
                          : nullptr);
   });

@@ -15,7 +15,6 @@ namespace troupe::internal {
 /// The driver that a ticket led to.
 struct found_driver {
   ticket own;
-  link_id link{};
   dialed_channel channel;
 };
 

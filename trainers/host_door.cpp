@@ -5,7 +5,9 @@
 
 #include <map>
 #include <mutex>
+#include <thread>
 #include <utility>
+#include <vector>
 
 #include "troupe/actors/door/door.hpp"
 #include "troupe/actors/door/ticket.hpp"
@@ -54,7 +56,8 @@ public:
   bool has_link(const link_id& id) {
     std::lock_guard guard{mutex_};
     auto found = links_.find(id);
-    return found != links_.end() && !found->second.expired();
+    return early_.contains(id)
+           || (found != links_.end() && !found->second.expired());
   }
 
   /// Takes a connection of a new link, or the next one of a link that is here.
@@ -66,14 +69,42 @@ public:
     if (x.resumes && link) {
       lock.unlock();
       link->connect(make_link(std::move(client)));
-    } else if (!x.resumes && !link && endpoint_) {
+    } else if (auto early = early_.find(x.link);
+               x.resumes && early != early_.end()) {
+      early->second = std::move(client); // Nothing was sent over it.
+    } else if (x.resumes || link || is_over_) {
+      return; // Closes it.
+    } else if (endpoint_) {
       begin_link(x.link, std::move(client));
-    } else if (!x.resumes && !link && early_.size() < max_early) {
+    } else if (early_.size() < max_early) {
       early_.emplace(x.link, std::move(client));
     }
   }
 
+  /// From now on takes no other links.
+  void end_links(std::chrono::milliseconds limit) {
+    {
+      std::lock_guard guard{mutex_};
+      is_over_ = true;
+    }
+    constexpr std::chrono::milliseconds look_interval{10};
+    auto deadline = std::chrono::steady_clock::now() + limit;
+    while (!links().empty() && std::chrono::steady_clock::now() < deadline)
+      std::this_thread::sleep_for(look_interval);
+    for (auto& x : links())
+      x->connect(nullptr);
+  }
+
 private:
+  std::vector<std::shared_ptr<link_switch>> links() {
+    std::lock_guard guard{mutex_};
+    std::vector<std::shared_ptr<link_switch>> result;
+    for (auto& [id, link] : links_)
+      if (auto strong = link.lock())
+        result.push_back(std::move(strong));
+    return result;
+  }
+
   /// Connections that wait for the endpoint; more are closed.
   static constexpr std::size_t max_early = 1024;
 
@@ -85,6 +116,7 @@ private:
   }
 
   std::mutex mutex_;
+  bool is_over_ = false;
   private_endpoint* endpoint_ = nullptr;
   std::map<link_id, std::unique_ptr<tls_channel>> early_;
   std::map<link_id, std::weak_ptr<link_switch>> links_;
@@ -155,6 +187,10 @@ expected<std::unique_ptr<host_door>> host_door::open(const std::string& run_id,
 
 std::string host_door::ticket_text() const {
   return std::string{encode(parts_->own).view()};
+}
+
+void host_door::end_connections(std::chrono::milliseconds limit) {
+  parts_->to->end_links(limit);
 }
 
 expected<void> host_door::admit(private_endpoint& endpoint,

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -39,6 +40,12 @@ public:
   /// From now on hands the connections of agents to *endpoint*, which outlives
   /// this. Writes their ticket to the file *ticket*, unless that is empty.
   expected<void> admit(private_endpoint& endpoint, const fs::path& ticket);
+
+  /// The run is over: lets agents read that and leave, also those whose
+  /// connection breaks at this moment. After *limit* the connections that are
+  /// left are closed: an agent may be frozen, and an actor system waits for its
+  /// connections when it ends.
+  void end_connections(std::chrono::milliseconds limit);
 
 private:
   class receiver;

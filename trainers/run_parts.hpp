@@ -50,8 +50,10 @@ struct run_parts {
   // the endpoint must not.
   ~run_parts() {
     control.connect({});
+    if (door)
+      door->end_connections(std::chrono::seconds{2});
     if (launches)
-      launches->close(); // Agents still read that the run is over.
+      launches->close();
     door.reset();
     endpoint->reset();
   }

@@ -15,6 +15,7 @@
 
 #include "troupe/runtime/process/descriptor.hpp"
 #include "troupe/runtime/process/internet_socket.hpp"
+#include "troupe/runtime/process/secrets.hpp"
 #include "troupe/runtime/process/threads.hpp"
 #include "troupe/runtime/text.hpp"
 
@@ -85,6 +86,7 @@ struct dial_try {
   std::unique_ptr<tls_channel> channel;
   short events = POLLOUT;
   short ready = 0; ///< Of the latest poll.
+  door_greeting greeting;
   bool has_greeted = false;
   std::byte answer{}; ///< Of the door.
 };
@@ -244,7 +246,7 @@ private:
 
   void note_refusal(dialed_address& x, int problem) {
     // It was there, and its host still answers.
-    if (args_.greeting.resumes && problem == ECONNREFUSED)
+    if (args_.resumes && problem == ECONNREFUSED)
       result_ =
         failure(ec::protocol, concat("the driver of run ", to_.run,
                                      " has ended: no process listens at ",
@@ -281,6 +283,12 @@ private:
       return false;
     }
     x.channel = std::move(*made);
+    if (args_.resumes) {
+      x.greeting = {*args_.resumes, true};
+    } else if (auto filled = fill_random(x.greeting.link); !filled) {
+      fail(*x.of, std::move(filled.error().message));
+      return false;
+    }
     return true;
   }
 
@@ -291,7 +299,7 @@ private:
         return what;
     chosen_ = &x;
     if (!x.has_greeted) {
-      auto greeting = encode(args_.greeting);
+      auto greeting = encode(x.greeting);
       if (auto what = x.channel->write(greeting).what; what != progress::done)
         return what;
       x.has_greeted = true;
@@ -307,7 +315,7 @@ private:
       return;
     }
     auto socket = x.channel->socket();
-    result_ = dialed_channel{std::move(x.channel), x.of->text,
+    result_ = dialed_channel{std::move(x.channel), x.greeting.link, x.of->text,
                              text_of(endpoint::local(socket)),
                              text_of(endpoint::remote(socket))};
   }

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "troupe/actors/door/door.hpp"
@@ -26,9 +27,8 @@ struct dial_args {
   /// Ends the call as soon as this descriptor is readable; -1: none.
   int stop = -1;
 
-  /// What is sent to the driver first; the `link` of another connection if this
-  /// one resumes it.
-  door_greeting greeting{};
+  /// The link that the connection continues; unset: it begins another one.
+  std::optional<link_id> resumes;
 
   link_limits link;
 };
@@ -36,6 +36,9 @@ struct dial_args {
 /// A connection that the driver has accepted.
 struct dialed_channel {
   std::unique_ptr<tls_channel> channel;
+  /// A new one for each try: the driver may have accepted one that broke before
+  /// its answer came.
+  link_id link{};
   std::string address; ///< The one of the ticket that led there.
   /// Its two ends, as numbers.
   std::string own_end;

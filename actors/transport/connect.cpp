@@ -17,21 +17,23 @@ using namespace internal;
 
 namespace {
 
+/// *closed* is the code for a connection that the other side closed.
 error explain(const caf::error& reason, const std::string& where,
-              std::chrono::milliseconds timeout) {
+              std::chrono::milliseconds timeout, ec closed) {
   if (reason == caf::sec::request_timeout)
     return {ec::timeout,
             concat("no answer at ", where, " within ", timeout.count(), " ms")};
+  if (reason == caf::sec::disconnect_during_handshake)
+    return {closed, where + " was closed before an answer came"};
   return {ec::protocol,
           "no connection through " + where + ": " + caf::to_string(reason)};
 }
 
 /// Asks the other side of *link* for its actor; errors call the link *where*.
-expected<caf::strong_actor_ptr> greet(caf::actor_system& system,
-                                      const std::set<std::string>& interface,
-                                      std::unique_ptr<byte_link> link,
-                                      const std::string& where,
-                                      std::chrono::milliseconds timeout) {
+expected<caf::strong_actor_ptr>
+greet(caf::actor_system& system, const std::set<std::string>& interface,
+      std::unique_ptr<byte_link> link, const std::string& where,
+      std::chrono::milliseconds timeout, ec closed = ec::protocol) {
   auto& loop =
     static_cast<framed_scribe::multiplexer&>(system.middleman().backend());
   caf::io::scribe_ptr scribe = caf::make_counted<framed_scribe>(
@@ -51,7 +53,7 @@ expected<caf::strong_actor_ptr> greet(caf::actor_system& system,
                                     + " has another interface than expected");
       },
       [&](const caf::error& reason) {
-        result = tl::unexpected{explain(reason, where, timeout)};
+        result = tl::unexpected{explain(reason, where, timeout, closed)};
         // A late answer must not leave an unused connection.
         loop.post([scribe] {
           if (!scribe->detached())
@@ -87,7 +89,7 @@ connect_actor(caf::actor_system& system, std::set<std::string> interface,
               std::unique_ptr<byte_link> link,
               std::chrono::milliseconds timeout) {
   return greet(system, interface, std::move(link),
-               "the other end of a connection", timeout);
+               "the other end of a connection", timeout, ec::stopped);
 }
 
 } // namespace troupe

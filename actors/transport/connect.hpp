@@ -64,7 +64,8 @@ expected<Handle> connect(caf::actor_system& system, internal::unique_fd socket,
 }
 
 /// The actor at the other side of *link*, where it was added to the actor's
-/// `private_endpoint`. Fails as the other `connect`.
+/// `private_endpoint`. Fails as the other `connect`, and with `stopped` if the
+/// other side closes the connection: its process ends.
 template <class Handle>
 expected<Handle> connect(caf::actor_system& system,
                          std::unique_ptr<internal::byte_link> link,

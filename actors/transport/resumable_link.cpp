@@ -10,6 +10,8 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#include "troupe/runtime/timing.hpp"
+
 namespace troupe::internal {
 
 namespace {
@@ -44,16 +46,22 @@ void append(std::vector<std::byte>& to, const void* from, std::size_t size) {
   to.insert(to.end(), first, first + size);
 }
 
-/// A timer that is readable after *limit*.
-unique_fd start_timer(std::chrono::milliseconds limit) {
-  unique_fd result{
-    ::timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC)};
+/// Has *timer* be readable after *limit*.
+bool set_timer(int timer, std::chrono::milliseconds limit) {
   itimerspec when{};
   when.it_value.tv_sec = limit.count() / 1000;
   when.it_value.tv_nsec = limit.count() % 1000 * 1'000'000;
-  if (result && ::timerfd_settime(result.get(), 0, &when, nullptr) != 0)
-    result.reset();
-  return result;
+  return ::timerfd_settime(timer, 0, &when, nullptr) == 0;
+}
+
+/// Breaks the connection of *socket*, whose descriptor an event loop may keep
+/// for a while. The other side must not take that for the end of this process,
+/// which closes its connections in order.
+void reset_connection(int socket) {
+  sockaddr none{};
+  none.sa_family = AF_UNSPEC;
+  if (::connect(socket, &none, sizeof(none)) != 0) // It is not of TCP.
+    ::shutdown(socket, SHUT_RDWR);
 }
 
 } // namespace
@@ -64,11 +72,16 @@ void link_switch::connect(std::unique_ptr<byte_link> next) {
   std::lock_guard guard{mutex_};
   if (handler_)
     handler_(std::move(next));
+  else if (!is_served_)
+    early_ = std::move(next);
 }
 
 void link_switch::serve(handler f) {
   std::lock_guard guard{mutex_};
   handler_ = std::move(f);
+  is_served_ = true;
+  if (auto early = std::move(early_); early && handler_)
+    handler_(std::move(early));
 }
 
 // -- link ---------------------------------------------------------------------
@@ -157,10 +170,7 @@ void resumable_link::finish() noexcept {
 std::optional<std::size_t>
 resumable_link::receive(std::span<std::byte> buffer) {
   if (!lower_) {
-    std::uint64_t expirations = 0;
-    is_over_ = is_over_
-               || ::read(timer_number_, &expirations, sizeof(expirations))
-                    == sizeof(expirations);
+    is_over_ = is_over_ || is_patience_over();
     return is_over_ ? std::nullopt : std::optional<std::size_t>{0};
   }
   for (;;) {
@@ -179,7 +189,7 @@ resumable_link::receive(std::span<std::byte> buffer) {
     raw_.resize(rest + size.value_or(0));
     if (!size || *size == 0)
       return size;
-    last_received_ = clock::now();
+    last_received_ = options_.now();
   }
 }
 
@@ -262,9 +272,8 @@ void resumable_link::confirm_received() {
 // -- another connection -------------------------------------------------------
 
 void resumable_link::close_lower() noexcept {
-  // The event loop may keep the descriptor for a while.
   if (lower_)
-    ::shutdown(lower_->socket(), SHUT_RDWR);
+    reset_connection(lower_->socket());
   lower_.reset();
   empty_buffer(raw_);
   raw_begin_ = 0;
@@ -273,17 +282,34 @@ void resumable_link::close_lower() noexcept {
   records_sent_ = 0;
 }
 
+bool resumable_link::start_timer(std::chrono::milliseconds limit) {
+  limit = std::max(limit, 1ms);
+  timer_end_ = options_.now() + limit;
+  return set_timer(timer_number_, limit);
+}
+
+/// Whether no other connection has come in time.
+bool resumable_link::is_patience_over() {
+  std::uint64_t expirations = 0;
+  if (::read(timer_number_, &expirations, sizeof(expirations))
+      != sizeof(expirations))
+    return false;
+  return !stood_still(options_.now(), timer_end_)
+         || !start_timer(options_.least_patience);
+}
+
 bool resumable_link::wait_for_next() {
-  is_over_ = is_over_ || !lower_ || lower_->was_closed();
+  is_over_ = is_over_ || !lower_ || (is_agreed_ && lower_->was_closed());
   if (is_over_)
     return false;
   close_lower();
-  auto silent =
-    std::chrono::ceil<std::chrono::milliseconds>(clock::now() - last_received_);
-  timer_ = start_timer(
-    std::max({options_.patience - silent, options_.least_patience, 1ms}));
+  auto silent = std::chrono::ceil<std::chrono::milliseconds>(options_.now()
+                                                             - last_received_);
+  timer_.reset(::timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
   timer_number_ = timer_.get();
-  is_over_ = !timer_;
+  is_over_ = !timer_
+             || !start_timer(
+               std::max(options_.patience - silent, options_.least_patience));
   if (!is_over_ && options_.on_break)
     options_.on_break();
   return !is_over_;
@@ -295,7 +321,7 @@ bool resumable_link::resume(std::unique_ptr<byte_link> next) {
     return false;
   close_lower();
   lower_ = std::move(next);
-  last_received_ = clock::now();
+  last_received_ = options_.now();
   is_agreed_ = false;
   append_record(0);
   return true;

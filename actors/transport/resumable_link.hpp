@@ -21,13 +21,16 @@ public:
   /// there is none, the link is over. Closes *next* if the link is gone.
   void connect(std::unique_ptr<byte_link> next);
 
-  /// From now on *f* is called with each connection; empty: they are closed.
-  /// When this returns, no other call is under way.
+  /// From now on *f* is called with each connection, at once with the latest
+  /// that came before; empty: they are closed. When this returns, no other call
+  /// is under way.
   void serve(handler f);
 
 private:
   std::mutex mutex_;
   handler handler_;
+  bool is_served_ = false; ///< Or was.
+  std::unique_ptr<byte_link> early_;
 };
 
 struct resume_options {
@@ -39,6 +42,10 @@ struct resume_options {
 
   /// Called at each break, on the thread that uses the link; must not wait.
   std::function<void()> on_break;
+
+  /// Of the waits.
+  std::function<std::chrono::steady_clock::time_point()> now =
+    std::chrono::steady_clock::now;
 };
 
 /// A connection whose bytes arrive once and in order although the connection
@@ -47,7 +54,8 @@ struct resume_options {
 /// What was sent is kept until the other side has confirmed it; after a break
 /// each side says how much it has received, and the other repeats the rest.
 /// Both sides must use this class. While there is no connection below, `socket`
-/// is a timer, which becomes readable when the patience is over.
+/// is a timer, which becomes readable when the patience is over. Time in which
+/// the process stood still does not count: what came meanwhile is seen later.
 class resumable_link : public byte_link {
 public:
   resumable_link(std::unique_ptr<byte_link> first,
@@ -84,6 +92,8 @@ private:
   using clock = std::chrono::steady_clock;
 
   void close_lower() noexcept;
+  bool start_timer(std::chrono::milliseconds limit);
+  bool is_patience_over();
   void append_record(std::size_t size);
   bool send_records();
   void confirm_received();
@@ -97,7 +107,8 @@ private:
   resume_options options_;
   unique_fd timer_;
   int timer_number_ = -1;
-  clock::time_point last_received_ = clock::now();
+  clock::time_point timer_end_{};
+  clock::time_point last_received_ = options_.now();
   bool is_over_ = false;
 
   // What is sent.
@@ -106,7 +117,9 @@ private:
   std::uint64_t confirmed_ = 0;       ///< Bytes that the other side has.
   std::vector<std::byte> records_;    ///< To be sent over `lower_`.
   std::size_t records_sent_ = 0;
-  bool is_agreed_ = true; ///< It is known what the other side has.
+  /// It is known what the other side has. Until then the connection may be one
+  /// that the other side has given up for another.
+  bool is_agreed_ = true;
 
   // What is received.
   std::vector<std::byte> raw_; ///< From `lower_`, not looked at yet.

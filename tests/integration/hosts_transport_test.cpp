@@ -212,20 +212,20 @@ protected:
       x.wait();
   }
 
-  expected<dialed_channel> dialed_over_relay(bool resumes) {
+  expected<dialed_channel> dialed_over_relay(std::optional<link_id> resumes) {
     dial_args args;
-    args.greeting.resumes = resumes;
+    args.resumes = resumes;
     return dial(
       ticket{{"127.0.0.1"}, relay->port(), "run1", certificates.agent}, args);
   }
 
   expected<ledger_actor> connected_over_relay(caf::actor_system& system) {
-    TROUPE_TRY(auto found, dialed_over_relay(false));
+    TROUPE_TRY(auto found, dialed_over_relay(std::nullopt));
     resume_options options;
-    options.on_break = [this] {
+    options.on_break = [this, link = found.link] {
       ++breaks;
-      dials.push_back(std::async(std::launch::async, [this] {
-        auto next = dialed_over_relay(true);
+      dials.push_back(std::async(std::launch::async, [this, link] {
+        auto next = dialed_over_relay(link);
         agent_side->connect(next ? make_link(std::move(next->channel))
                                  : nullptr);
       }));

@@ -173,12 +173,76 @@ TEST_F(resumable_link_test,
   EXPECT_FALSE(first.link.resume(std::make_unique<socket_link>(ends().first)));
 }
 
+// The other side gave it up before an answer came, and tries another one.
+TEST_F(resumable_link_test, outlives_a_connection_that_was_given_up_at_once) {
+  first.lower->is_broken = second.lower->is_broken = true;
+  first.to_send = numbers(1000, 1);
+  first.move();
+  second.move();
+  ASSERT_TRUE(second.resume(ends().first));
+  bytes buffer(10);
+  EXPECT_FALSE(second.link.receive(buffer));
+  ASSERT_TRUE(second.link.wait_for_next());
+  reconnect();
+  first.move();
+  second.move();
+  first.move(); // They agree.
+  first.move();
+  second.move();
+  EXPECT_TRUE(second.received == first.to_send);
+}
+
+TEST_F(resumable_link_test, does_not_wait_once_both_sides_have_agreed) {
+  auto [own, other] = ends();
+  ASSERT_TRUE(first.resume(std::move(own)));
+  const unsigned char record[12] = {};
+  ASSERT_EQ(::send(other.get(), record, sizeof(record), MSG_NOSIGNAL), 12);
+  other.reset();
+  bytes buffer(10);
+  EXPECT_FALSE(first.link.receive(buffer));
+  EXPECT_FALSE(first.link.wait_for_next());
+}
+
+TEST_F(resumable_link_test, does_not_count_time_in_which_the_process_stood) {
+  auto now = std::chrono::steady_clock::now();
+  resumable_link link{std::make_unique<socket_link>(ends().first),
+                      std::make_shared<link_switch>(),
+                      {1ms, 1ms, {}, [&now] { return now; }}};
+  auto [own, other] = ends();
+  ASSERT_TRUE(link.resume(std::make_unique<socket_link>(std::move(own))));
+  other.reset();
+  bytes buffer(10);
+  EXPECT_FALSE(link.receive(buffer));
+  ASSERT_TRUE(link.wait_for_next());
+  now += 1h; // The timer is as late.
+  pollfd timer{link.socket(), POLLIN, 0};
+  ASSERT_EQ(::poll(&timer, 1, 30'000), 1);
+  EXPECT_EQ(link.receive(buffer), std::size_t{0});
+  now += 1ms;
+  ASSERT_EQ(::poll(&timer, 1, 30'000), 1);
+  EXPECT_FALSE(link.receive(buffer));
+}
+
 TEST_F(resumable_link_test, a_switch_closes_what_no_one_takes) {
   auto [own, other] = ends();
   link_switch next;
+  next.serve({});
   next.connect(std::make_unique<socket_link>(std::move(own)));
   char byte = 0;
   EXPECT_EQ(::recv(other.get(), &byte, 1, 0), 0);
+}
+
+// The link whose connection it is may be made on another thread.
+TEST_F(resumable_link_test, a_switch_keeps_the_latest_for_who_serves_it) {
+  auto [own, other] = ends();
+  auto socket = own.get();
+  link_switch next;
+  next.connect(std::make_unique<socket_link>(ends().first));
+  next.connect(std::make_unique<socket_link>(std::move(own)));
+  std::unique_ptr<byte_link> taken;
+  next.serve([&](std::unique_ptr<byte_link> x) { taken = std::move(x); });
+  ASSERT_TRUE(taken);
+  EXPECT_EQ(taken->socket(), socket);
 }
 
 } // namespace

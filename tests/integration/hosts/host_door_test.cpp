@@ -1,0 +1,161 @@
+// How agents get through a driver's door to its actors, from before those are
+// there until after the end of the run.
+
+#include "troupe/trainers/host_door.hpp"
+
+#include <future>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <caf/scoped_actor.hpp>
+#include <caf/typed_event_based_actor.hpp>
+#include <gtest/gtest.h>
+
+#include "tests/actors/door/door_fixture.hpp"
+#include "troupe/actors/compat/messaging.hpp"
+#include "troupe/actors/door/dial.hpp"
+#include "troupe/actors/door/ticket.hpp"
+#include "troupe/actors/door/tls_link.hpp"
+#include "troupe/actors/protocol/register_messages.hpp"
+#include "troupe/actors/transport/connect.hpp"
+#include "troupe/actors/transport/private_endpoint.hpp"
+#include "troupe/actors/transport/resumable_link.hpp"
+#include "troupe/actors/transport/system_config.hpp"
+
+namespace troupe::internal::test {
+
+namespace {
+
+using namespace std::chrono_literals;
+
+using echo_actor = caf::typed_actor<caf::result<std::string>(std::string)>;
+
+echo_actor::behavior_type echo() {
+  return {[](std::string& x) { return std::move(x); }};
+}
+
+/// The actor system of a driver or an agent.
+struct own_system {
+  system_config config;
+  caf::actor_system system{config};
+};
+
+/// An agent's side of a link.
+std::unique_ptr<resumable_link> link_over(std::unique_ptr<tls_channel> first) {
+  return std::make_unique<resumable_link>(make_link(std::move(first)),
+                                          std::make_shared<link_switch>(),
+                                          resume_options{});
+}
+
+class host_door_test : public testing::Test {
+protected:
+  host_door_test() {
+    register_messages();
+    driver.emplace();
+    actor = driver->system.spawn(echo);
+    endpoint.emplace(*open_private_endpoint(driver->system, actor, {}));
+    door = *host_door::open("run1", {}, {});
+    own = *parse_ticket(door->ticket_text(), host_role::agent);
+    own.addresses = {"127.0.0.1"};
+  }
+
+  ~host_door_test() override {
+    door.reset();
+    caf::anon_send_exit(actor, caf::exit_reason::kill);
+  }
+
+  dialed_channel dialed(std::optional<link_id> resumes = {}) {
+    dial_args args;
+    args.resumes = resumes;
+    auto result = dial(own, args);
+    EXPECT_TRUE(result) << result.error().message;
+    return result ? std::move(*result) : dialed_channel{};
+  }
+
+  /// Asks the driver's actor over *link*.
+  static std::string ask(std::unique_ptr<byte_link> link) {
+    own_system agent;
+    auto found = connect<echo_actor>(agent.system, std::move(link));
+    if (!found)
+      return found.error().message;
+    std::string result;
+    caf::scoped_actor self{agent.system};
+    request(self, *found, door_patience, std::string{"hello"})
+      .receive([&](std::string& x) { result = std::move(x); },
+               [&](const caf::error& x) { result = caf::to_string(x); });
+    return result;
+  }
+
+  std::optional<own_system> driver;
+  echo_actor actor;
+  std::optional<private_endpoint> endpoint;
+  std::unique_ptr<host_door> door;
+  ticket own;
+};
+
+TEST_F(host_door_test, a_break_before_the_run_began_is_resumed) {
+  auto first = dialed();
+  auto link = link_over(std::move(first.channel));
+  auto next = dialed(first.link);
+  ASSERT_TRUE(next.channel);
+  ASSERT_TRUE(link->resume(make_link(std::move(next.channel))));
+  ASSERT_TRUE(door->admit(*endpoint, {}));
+  EXPECT_EQ(ask(std::move(link)), "hello");
+}
+
+TEST_F(host_door_test, an_agent_that_got_no_answer_comes_again) {
+  // The door has accepted it, and the agent has not read that.
+  auto lost = dialed();
+  ASSERT_TRUE(door->admit(*endpoint, {}));
+  EXPECT_EQ(ask(link_over(dialed().channel)), "hello");
+}
+
+// A frozen host acknowledges all that is sent to it.
+TEST_F(host_door_test, no_agent_holds_the_driver_back_at_the_end) {
+  ASSERT_TRUE(door->admit(*endpoint, {}));
+  auto frozen = dialed();
+  EXPECT_NE(hear(*frozen.channel), ""); // It is the run's.
+  door->end_connections(10ms);
+  while (!hear(*frozen.channel).empty())
+    ;
+  EXPECT_EQ(frozen.channel->failure().cause, channel_fault::closed);
+  // The system of a driver ends after its last connection.
+  door.reset();
+  endpoint.reset();
+  caf::anon_send_exit(actor, caf::exit_reason::kill);
+  actor = nullptr;
+  driver.reset();
+}
+
+TEST_F(host_door_test, takes_no_agents_after_the_end) {
+  ASSERT_TRUE(door->admit(*endpoint, {}));
+  door->end_connections(10ms);
+  auto late = dialed();
+  EXPECT_EQ(hear(*late.channel), "");
+  EXPECT_EQ(late.channel->failure().cause, channel_fault::closed);
+}
+
+TEST_F(host_door_test, waits_at_the_end_until_agents_have_left) {
+  ASSERT_TRUE(door->admit(*endpoint, {}));
+  std::promise<void> connected, leaves;
+  auto agent = std::async(std::launch::async, [&] {
+    own_system there;
+    auto found = connect<echo_actor>(there.system, link_over(dialed().channel));
+    EXPECT_TRUE(found) << found.error().message;
+    connected.set_value();
+    leaves.get_future().wait();
+  });
+  connected.get_future().wait();
+  auto ended = std::async(
+    std::launch::async, [&] { door->end_connections(std::chrono::hours{1}); });
+  leaves.set_value();
+  ended.wait();
+  agent.wait();
+}
+
+} // namespace
+
+} // namespace troupe::internal::test

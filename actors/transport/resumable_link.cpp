@@ -180,13 +180,13 @@ resumable_link::receive(std::span<std::byte> buffer) {
     }
     if (is_over_)
       return std::nullopt;
-    auto rest = raw_.size() - raw_begin_; // Less than a header.
+    auto rest = raw_end_ - raw_begin_; // Less than a header.
+    raw_.resize(header_size + raw_read_size);
     std::copy_n(raw_.begin() + static_cast<std::ptrdiff_t>(raw_begin_), rest,
                 raw_.begin());
-    raw_begin_ = 0;
-    raw_.resize(rest + raw_read_size);
     auto size = lower_->receive(std::span{raw_}.subspan(rest));
-    raw_.resize(rest + size.value_or(0));
+    raw_begin_ = 0;
+    raw_end_ = rest + size.value_or(0);
     if (!size || *size == 0)
       return size;
     last_received_ = options_.now();
@@ -197,7 +197,8 @@ resumable_link::receive(std::span<std::byte> buffer) {
 std::size_t resumable_link::take_records(std::span<std::byte> to) {
   std::size_t filled = 0;
   while (!is_over_ && filled < to.size()) {
-    auto raw = std::span<const std::byte>{raw_}.subspan(raw_begin_);
+    auto raw = std::span<const std::byte>{raw_}.subspan(raw_begin_,
+                                                        raw_end_ - raw_begin_);
     if (payload_left_ == 0) {
       if (raw.size() < header_size)
         break;
@@ -275,8 +276,7 @@ void resumable_link::close_lower() noexcept {
   if (lower_)
     reset_connection(lower_->socket());
   lower_.reset();
-  empty_buffer(raw_);
-  raw_begin_ = 0;
+  raw_begin_ = raw_end_ = 0;
   payload_left_ = 0;
   empty_buffer(records_);
   records_sent_ = 0;

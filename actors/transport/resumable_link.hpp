@@ -122,8 +122,9 @@ private:
   bool is_agreed_ = true;
 
   // What is received.
-  std::vector<std::byte> raw_; ///< From `lower_`, not looked at yet.
-  std::size_t raw_begin_ = 0;
+  std::vector<std::byte> raw_; ///< From `lower_`.
+  std::size_t raw_begin_ = 0;  ///< From here to `raw_end_` not looked at yet.
+  std::size_t raw_end_ = 0;
   std::size_t payload_left_ = 0; ///< Of the record that has begun.
   std::uint64_t received_ = 0;
   std::uint64_t told_ = 0; ///< Of `received_`, the other side knows.

@@ -141,8 +141,8 @@ struct worker_group_state {
     /// there does not count as a failure.
     std::map<std::size_t, std::string> left_hosts;
     std::map<int, clock::time_point> exits; ///< Of ranks' processes.
-    /// Ranks elsewhere whose failures may follow from that, and why.
-    std::map<int, std::string> excused;
+    /// When a host of ranks gave its last sign before it was lost, and why.
+    std::vector<std::pair<clock::time_point, std::string>> losses;
     bool started = false;
     bool settling = false;
     bool awaits_cause = false; ///< A timer for `on_secondary_failure` is set.
@@ -180,12 +180,12 @@ struct worker_group_state {
   void show(const host_suspected& x);
   void show(const host_answers& x);
   void lose(const host_lost& x);
-  /// Exceptions and ends of other ranks since the last sign of a lost host may
-  /// follow from its loss: they do not count as failures either.
-  void excuse_since(const host_lost& x, const std::string& why);
   /// When *rank* failed by *x*, if that may follow from the loss of a host.
   std::optional<clock::time_point> end_of(int rank,
                                           const rank_failure& x) const;
+  /// Why the host was lost from whose loss the failure *x* of *rank* follows,
+  /// or may follow: then it does not count. Null: from none.
+  const std::string* loss_behind(int rank, const rank_failure& x) const;
   /// A host is about to leave: its ranks' last checkpoints come before.
   void note_host(const host_notice& x);
   /// Lets all ranks leave after one of their reports, within *grace*.

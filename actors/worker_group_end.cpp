@@ -369,17 +369,43 @@ attempt_ended worker_group_state::how_it_ended() const {
           std::move(outcome.left_for)};
 }
 
-std::string worker_group_state::excuse() const {
+// A loop meets a lost host in an exception; a watchdog of its libraries may end
+// its process instead.
+std::optional<worker_group_state::clock::time_point>
+worker_group_state::end_of(int rank, const rank_failure& x) const {
+  using kind = rank_failure::kind_type;
+  if (x.kind == kind::exception)
+    return attempt->loops[static_cast<std::size_t>(rank)].ended;
+  auto exit = attempt->exits.find(rank);
+  auto is_exit = x.kind == kind::exit_code || x.kind == kind::signal
+                 || x.kind == kind::thread_exception;
+  return is_exit && exit != attempt->exits.end() ? std::optional{exit->second}
+                                                 : std::nullopt;
+}
+
+// Exceptions and ends of other ranks since the last sign of a lost host may
+// follow from its loss, also those that are known only after it.
+const std::string*
+worker_group_state::loss_behind(int rank, const rank_failure& x) const {
   auto& a = *attempt;
+  auto left = a.left_hosts.find(index_of(host_of(rank)));
+  if (left != a.left_hosts.end() && is_loss(x))
+    return &left->second;
+  auto ended = end_of(rank, x);
+  for (auto& [last_sign, why] : a.losses)
+    if (ended && *ended >= last_sign)
+      return &why;
+  return nullptr;
+}
+
+std::string worker_group_state::excuse() const {
   std::string result;
-  for (auto& [rank, failure] : a.tracker.failures()) {
-    auto host = a.left_hosts.find(index_of(host_of(rank)));
-    auto is_hosts = host != a.left_hosts.end() && is_loss(failure);
-    auto excused = a.excused.find(rank);
-    if (!is_hosts && excused == a.excused.end())
+  for (auto& [rank, failure] : attempt->tracker.failures()) {
+    auto loss = loss_behind(rank, failure);
+    if (!loss)
       return {};
     if (result.empty())
-      result = is_hosts ? host->second : excused->second;
+      result = *loss;
   }
   return result;
 }

@@ -196,34 +196,11 @@ void worker_group_state::lose(const host_lost& x) {
     note(why);
   if (attempt && (x.was_draining || args.plan.world.is_elastic())) {
     attempt->left_hosts.insert_or_assign(x.host, why);
-    excuse_since(x, why);
+    if (args.hosts[x.host].ranks > 0)
+      attempt->losses.emplace_back(x.heard, why);
   }
   lose_ranks_of(args.hosts[x.host], why);
   note_room();
-}
-
-// A loop meets a lost host in an exception; a watchdog of its libraries may end
-// its process instead.
-std::optional<worker_group_state::clock::time_point>
-worker_group_state::end_of(int rank, const rank_failure& x) const {
-  using kind = rank_failure::kind_type;
-  if (x.kind == kind::exception)
-    return attempt->loops[static_cast<std::size_t>(rank)].ended;
-  auto exit = attempt->exits.find(rank);
-  auto is_exit = x.kind == kind::exit_code || x.kind == kind::signal
-                 || x.kind == kind::thread_exception;
-  return is_exit && exit != attempt->exits.end() ? std::optional{exit->second}
-                                                 : std::nullopt;
-}
-
-void worker_group_state::excuse_since(const host_lost& x,
-                                      const std::string& why) {
-  if (args.hosts[x.host].ranks == 0)
-    return;
-  for (auto& [rank, failure] : attempt->tracker.failures()) {
-    if (auto ended = end_of(rank, failure); ended && *ended >= x.heard)
-      attempt->excused.emplace(rank, why);
-  }
 }
 
 void worker_group_state::note_room() {

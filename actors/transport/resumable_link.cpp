@@ -80,8 +80,9 @@ void link_switch::serve(handler f) {
   std::lock_guard guard{mutex_};
   handler_ = std::move(f);
   is_served_ = true;
-  if (auto early = std::move(early_); early && handler_)
-    handler_(std::move(early));
+  auto early = std::exchange(early_, std::nullopt);
+  if (early && handler_)
+    handler_(std::move(*early));
 }
 
 // -- link ---------------------------------------------------------------------

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "troupe/actors/transport/byte_link.hpp"
@@ -30,7 +31,7 @@ private:
   std::mutex mutex_;
   handler handler_;
   bool is_served_ = false; ///< Or was.
-  std::unique_ptr<byte_link> early_;
+  std::optional<std::unique_ptr<byte_link>> early_;
 };
 
 struct resume_options {

@@ -24,7 +24,11 @@ expected<void> sweep_ledger::restore() {
   trials_ = history.trials;
   for (auto& x : trials_) {
     if (rules_.retry_failed && has_failed(x)) {
-      x.status = run_status_kind::running;
+      trial again;
+      again.index = x.index;
+      again.name = std::move(x.name);
+      again.params = std::move(x.params);
+      x = std::move(again);
       TROUPE_TRY_VOID(store_.begin(x));
     }
     rate(x);

@@ -210,6 +210,17 @@ TEST_F(elastic_group_test, an_end_since_a_host_is_silent_is_its_loss) {
   EXPECT_THAT(record->failed[0].left_for, HasSubstr("host h1 is lost"));
 }
 
+TEST_F(elastic_group_test, an_end_after_a_host_is_lost_follows_from_its_loss) {
+  start_two();
+  pass_alive(1, 1);
+  caf::anon_send_exit(second.agent, caf::exit_reason::remote_link_unreachable);
+  system.settle();
+  ranks.kill(0, SIGABRT);
+  ASSERT_EQ(record->failed.size(), 1u);
+  EXPECT_EQ(failure_of(0).kind, kind::signal);
+  EXPECT_THAT(record->failed[0].left_for, HasSubstr("h1 is lost"));
+}
+
 TEST_F(elastic_group_test, an_end_before_the_last_sign_of_a_host_counts) {
   start_two();
   ranks.kill(0, SIGABRT);

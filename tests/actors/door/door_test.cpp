@@ -462,9 +462,9 @@ TEST_F(door_test, closes_at_once_with_connections_under_way) {
 }
 
 TEST_F(door_test, drops_clients_for_lack_of_memory_says_so_and_takes_others) {
-  auto throws = true; // of the door's thread
-  open([&](door_args& x) {
-    x.on_refusal = [&, note = x.on_refusal](const door_refusal& refusal) {
+  open([](door_args& x) {
+    x.on_refusal = [throws = true,
+                    note = x.on_refusal](const door_refusal& refusal) mutable {
       if (std::exchange(throws, false))
         throw std::bad_alloc{};
       note(refusal);

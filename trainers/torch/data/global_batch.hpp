@@ -23,8 +23,7 @@ batch_split split_global_batch(int world_size, std::int64_t global_batch_size,
                                std::int64_t max_batch_size);
 
 /// The same for the ranks of *context*. With it an elastic run keeps its global
-/// batch: each step takes the same samples, whatever the number of ranks. The
-/// last step of an epoch differs if its samples are no multiple of the batch.
+/// batch: each whole one has the same samples, whatever the number of ranks.
 inline batch_split split_global_batch(const train_context& context,
                                       std::int64_t global_batch_size,
                                       std::int64_t max_batch_size) {

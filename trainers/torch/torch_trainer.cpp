@@ -3,7 +3,6 @@
 #include <cstdlib>
 #include <memory>
 #include <stdexcept>
-#include <string>
 
 #include <ATen/Parallel.h>
 #include <c10/util/Exception.h>
@@ -28,19 +27,6 @@ void apply_thread_count(train_context& context) {
       at::set_num_threads(threads);
 }
 
-/// What LibTorch says, or what to do about it.
-std::string text_of(const c10::Error& x) {
-  std::string text = x.what_without_backtrace();
-  if (text.starts_with("Can't detach views in-place"))
-    return "the gradients of a prepared model are views of its buckets, which "
-           "zero_grad() of LibTorch's optimizers cannot clear: call "
-           "zero_grad() "
-           "of the model, use an optimizer of Troupe such as fused_adam, or "
-           "set "
-           "data_parallel_options::gradient_as_bucket_view to false";
-  return text;
-}
-
 } // namespace
 
 void torch_backend::prepare(train_context& context) const {
@@ -60,7 +46,7 @@ void torch_backend::run(train_context& context,
   try {
     loop();
   } catch (const c10::Error& x) {
-    throw std::runtime_error{text_of(x)};
+    throw std::runtime_error{x.what_without_backtrace()};
   }
 }
 

@@ -57,9 +57,9 @@ struct data_parallel_options {
   /// a `join` every rank needs one batch at least.
   bool static_graph = false;
 
-  /// Gradients are views of the buckets, which saves their size in memory and a
-  /// copy. Such gradients refuse `detach_()`: use `zero_grad()` of the model
-  /// and not that of `torch::optim`.
+  /// Gradients share the memory of the buckets, which saves their size and a
+  /// copy in each step. A gradient that is kept changes with the next
+  /// backward.
   bool gradient_as_bucket_view = true;
 
   /// One copy and one division per bucket instead of one per parameter, where

@@ -64,8 +64,8 @@ public:
   void eval() { module_->eval(); }
   bool is_training() const { return module_->is_training(); }
 
-  /// Clears all gradients, also of frozen parameters. Unlike `zero_grad` of
-  /// `torch::optim` it allows gradients that are views of buckets.
+  /// Clears all gradients, also of frozen parameters and those that no
+  /// optimizer has.
   void zero_grad() { ddp_->zero_grad(); }
 
   internal::no_sync_guard no_sync() { return ddp_->no_sync(); }

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/util/Exception.h>
 #include <c10/util/StringUtil.h>
 #include <torch/csrc/autograd/engine.h>
@@ -66,6 +67,7 @@ public:
   void watch(std::vector<std::string> names, std::shared_ptr<const bool> sync,
              std::shared_ptr<gradient_sink_state> sink) {
     names_ = std::move(names);
+    parameters_ = std::make_shared<const variables>(params_);
     arrivals_.resize(names_.size());
     sync_ = std::move(sync);
     sink_ = std::move(sink);
@@ -294,17 +296,32 @@ private:
         == backward_state::begun)
       return;
     auto& engine = torch::autograd::Engine::get_default_engine();
-    engine.queue_callback(
-      [watch = failure_watch{sink_}, shown = shown_, &engine] {
-        // All reductions are under way.
-        auto here = shown ? shown->wait_for(0) : nullptr;
-        engine.queue_callback([sink = watch.state(), here]() mutable {
-          here.reset();
-          sink->backward = backward_state::ended;
-          sink->has_averaged = true;
-          sink->kept->end();
-        });
+    engine.queue_callback([watch = failure_watch{sink_},
+                           parameters = parameters_, shown = shown_, &engine] {
+      // All reductions are under way.
+      auto here = shown ? shown->wait_for(0) : nullptr;
+      engine.queue_callback([sink = watch.state(), parameters, here]() mutable {
+        here.reset();
+        unmark_views(*parameters);
+        sink->backward = backward_state::ended;
+        sink->has_averaged = true;
+        sink->kept->end();
       });
+    });
+  }
+
+  /// Makes gradients that are views of their buckets other names of the same
+  /// memory, which serve c10d alike: views refuse `detach_()`, and with it
+  /// zero_grad() of LibTorch's optimizers.
+  static void unmark_views(const variables& parameters) {
+    for (auto& x : parameters) {
+      auto& gradient = x.mutable_grad();
+      if (!gradient.defined() || !gradient.is_view())
+        continue;
+      at::AutoDispatchBelowADInplaceOrView unmarked;
+      gradient = gradient.as_strided(gradient.sizes(), gradient.strides(),
+                                     gradient.storage_offset());
+    }
   }
 
   /// Where the group of this Reducer shows its calls; nullptr if it does not.
@@ -325,6 +342,7 @@ private:
   }
 
   std::vector<std::string> names_;
+  std::shared_ptr<const variables> parameters_;
   std::shared_ptr<const bool> sync_;
   std::shared_ptr<gradient_sink_state> sink_;
   std::shared_ptr<shown_calls> shown_;

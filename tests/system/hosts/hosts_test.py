@@ -365,10 +365,12 @@ class ElasticInSlurm(OnHosts):
         self.worlds_of(8, attempt=0)
         self.event("holds")
         self.tool("slurm.sh", "run", "scontrol", "requeue", job)
-        # Slurm lets it wait for two minutes, also from the end of its last process on, when it waits already.
+        # Slurm lets it wait for two minutes, also from the end of its last process on, when it waits already. Its nodes
+        # refuse a job that starts in the second in which its last processes were ended.
         is_pending = f"scontrol show job {job} | grep -q JobState=PENDING"
-        self.tool("slurm.sh", "run", "sh", "-c", f"until {is_pending}; do sleep 0.1; done; while {is_pending}; "
-                  f"do scontrol update JobId={job} StartTime=now; sleep 0.2; done")
+        self.tool("slurm.sh", "run", "sh", "-c", f"until {is_pending}; do sleep 0.1; done; ended=$(date +%s); "
+                  f"while {is_pending}; do [ $(date +%s) -lt $((ended + 3)) ] || "
+                  f"scontrol update JobId={job} StartTime=now; sleep 0.2; done")
         self.assertEqual(self.worlds_of(8, attempt=1), (["h1", "h1", "h2", "h2", "h3", "h3", "h4", "h4"], 10))
         self.assertEqual(self.event("final"), ["8", *expected])
         self.expect_nothing_left(("h1", "h2", "h3", "h4"), "training_run")

@@ -1,11 +1,13 @@
 #include "troupe/trainers/host_door.hpp"
 
+#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <map>
+#include <memory>
 #include <mutex>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -14,6 +16,7 @@
 #include "troupe/actors/door/tls_link.hpp"
 #include "troupe/actors/transport/private_endpoint.hpp"
 #include "troupe/actors/transport/resumable_link.hpp"
+#include "troupe/runtime/process/descriptor.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/text.hpp"
 #include "troupe/trainers/ticket_folder.hpp"
@@ -87,10 +90,16 @@ public:
       std::lock_guard guard{mutex_};
       is_over_ = true;
     }
-    constexpr std::chrono::milliseconds look_interval{10};
-    auto deadline = std::chrono::steady_clock::now() + limit;
-    while (!links().empty() && std::chrono::steady_clock::now() < deadline)
-      std::this_thread::sleep_for(look_interval);
+    using clock = std::chrono::steady_clock;
+    for (auto deadline = clock::now() + limit;;) {
+      link_ended_->clear();
+      auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(deadline - clock::now());
+      if (links().empty() || left.count() <= 0)
+        break;
+      pollfd ended{link_ended_->fd(), POLLIN, 0};
+      ::poll(&ended, 1, static_cast<int>(left.count()));
+    }
     for (auto& x : links())
       x->connect(nullptr);
   }
@@ -109,7 +118,11 @@ private:
   static constexpr std::size_t max_early = 1024;
 
   void begin_link(const link_id& id, std::unique_ptr<tls_channel> client) {
-    auto next = std::make_shared<link_switch>();
+    std::shared_ptr<link_switch> next{new link_switch,
+                                      [ended = link_ended_](link_switch* x) {
+                                        delete x;
+                                        ended->notify();
+                                      }};
     links_[id] = next;
     endpoint_->add(std::make_unique<resumable_link>(
       make_link(std::move(client)), std::move(next), driver_patience));
@@ -120,6 +133,8 @@ private:
   private_endpoint* endpoint_ = nullptr;
   std::map<link_id, std::unique_ptr<tls_channel>> early_;
   std::map<link_id, std::weak_ptr<link_switch>> links_;
+  std::shared_ptr<const wake_event> link_ended_ =
+    std::make_shared<const wake_event>();
 };
 
 struct host_door::parts {

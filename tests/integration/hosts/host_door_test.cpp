@@ -140,20 +140,30 @@ TEST_F(host_door_test, takes_no_agents_after_the_end) {
 
 TEST_F(host_door_test, waits_at_the_end_until_agents_have_left) {
   ASSERT_TRUE(door->admit(*endpoint, {}));
-  std::promise<void> connected, leaves;
-  auto agent = std::async(std::launch::async, [&] {
-    own_system there;
-    auto found = connect<echo_actor>(there.system, link_over(dialed().channel));
-    EXPECT_TRUE(found) << found.error().message;
-    connected.set_value();
-    leaves.get_future().wait();
-  });
-  connected.get_future().wait();
+  auto first = dialed();
+  ASSERT_TRUE(first.channel);
+  auto agent = std::make_unique<own_system>();
+  auto found =
+    connect<echo_actor>(agent->system, link_over(std::move(first.channel)));
+  ASSERT_TRUE(found) << found.error().message;
   auto ended = std::async(
     std::launch::async, [&] { door->end_connections(std::chrono::hours{1}); });
-  leaves.set_value();
+  // One that is closed shows that the end has begun.
+  for (auto is_taken = true; is_taken;) {
+    auto late = dialed();
+    ASSERT_TRUE(late.channel);
+    is_taken = !hear(*late.channel).empty();
+  }
+  {
+    caf::scoped_actor self{agent->system};
+    request(self, *found, door_patience, std::string{"hello"})
+      .receive([](const std::string& x) { EXPECT_EQ(x, "hello"); },
+               [](const caf::error& x) { ADD_FAILURE() << to_string(x); });
+  }
+  EXPECT_EQ(ended.wait_for(0s), std::future_status::timeout);
+  *found = nullptr;
+  agent.reset();
   ended.wait();
-  agent.wait();
 }
 
 } // namespace

@@ -3,9 +3,10 @@
 
   hosts_campaign.py --program FILE --shim FILE [--tools DIR] [options of campaign.py]
 
-The hosts are namespaces, made by the hosts.sh in DIR (or TROUPE_HOST_TOOLS). The driver is on h1; h2 and h3 have an
-agent each, which is started again when it ends, as an engine would do it. Only root may make such hosts and look at all
-of their processes.
+The hosts are namespaces, made by the hosts.sh in DIR (or TROUPE_HOST_TOOLS). The first driver is on h1; each other host
+has an agent, which is started again when it ends, as an engine would do it. If the driver's host loses power, the next
+driver is there again or on another host, at once or after everything of the previous one has ended. Only root may make
+such hosts and look at all of their processes.
 """
 import os
 import random
@@ -21,7 +22,7 @@ import run_reader
 from campaign import Driver, kill, processes_of
 
 TREE = Path(__file__).resolve().parents[2]
-AGENT_HOSTS = ["h2", "h3"]
+HOSTS = ["h1", "h2", "h3"]
 # A host counts as lost after 10 s, and an agent ends its ranks as long after its driver is out of reach; 2 s for that,
 # and five times that because other programs share these cores.
 HOST_TIMEOUT_S, GONE_S = 10.0, 10.0 + 10.0
@@ -33,36 +34,64 @@ def some_ms(random_: random.Random) -> int:
 
 
 def of_host(how):
+    """A fault of one of the other hosts: *host* says which."""
     def family(random_, plan):
-        fault = {"do": "host", "how": how, "host": random_.choice(AGENT_HOSTS), "ms": some_ms(random_)}
+        fault = {"do": "host", "how": how, "host": random_.randrange(1, len(HOSTS)), "ms": some_ms(random_)}
         if how == "mute":
             fault["hears"] = random_.random() < 0.5  # The driver hears the host, and not the other way round.
         return fault | faults.moment(random_, plan)
     return family
 
 
+def of_driver_host(how):
+    def family(random_, plan):
+        return {"do": "host", "how": how, "host": 0, "ms": some_ms(random_)} | faults.moment(random_, plan)
+    return family
+
+
+def driver_host_crash(random_, plan):
+    """The next driver starts on the host `then` places further."""
+    return of_driver_host("crash")(random_, plan) | {
+        "then": random_.choice([0, 1, 1, 2]), "at_once": random_.random() < 0.5}
+
+
 FAMILIES = {"agent-kill": of_host("kill"), "host-crash-boot": of_host("crash"), "host-cut": of_host("cut"),
-            "host-part": of_host("part"), "host-mute": of_host("mute"), "host-freeze-thaw": of_host("freeze")}
+            "host-part": of_host("part"), "host-mute": of_host("mute"), "host-freeze-thaw": of_host("freeze"),
+            "driver-host-crash": driver_host_crash, "driver-host-cut": of_driver_host("cut"),
+            "driver-host-freeze-thaw": of_driver_host("freeze")}
 
 
 def make_case(seed: int, number: int, families: list, _share: float) -> tuple:
-    """Plan and drivers of case *number*: one driver with one or two faults; the last one has none."""
+    """Plan and drivers of case *number*: one driver or two with one or two faults each; the last one has none."""
     random_ = random.Random(f"hosts {seed}/{number}")
-    plan = faults.make_plan(random_) | {"workers": 1 + len(AGENT_HOSTS), "step_us": random_.randint(20_000, 150_000)}
-    names = [random_.choice(families) for _ in range(random_.choice([1, 1, 2]))]
-    return plan, [[{"family": name, **FAMILIES[name](random_, plan)} for name in names]]
+    plan = faults.make_plan(random_) | {"workers": len(HOSTS), "step_us": random_.randint(20_000, 150_000)}
+    starts = []
+    for _ in range(random_.choice([1, 1, 2])):
+        names = [random_.choice(families) for _ in range(random_.choice([1, 1, 2]))]
+        starts.append([{"family": name, **FAMILIES[name](random_, plan)} for name in names])
+    return plan, starts
 
 
 class HostDriver(Driver):
-    """One start of the driver on h1, with the agents of the other hosts."""
+    """One start of the driver on the first of `hosts`, with the agents of the others."""
     tools = ""
+    handed_over: dict = {}  # by folder of a case: the driver whose host lost power while others still have its agents
 
     def __init__(self, setting, case, number, planned):
         super().__init__(setting, case, number, planned)
         self.ticket = case.folder / "r" / f"ticket_{number}"
-        self.agents, self.down, self.gave_up = {}, set(), []
+        self.agents, self.old_agents, self.down, self.gave_up = {}, [], set(), []
         if not number:
-            self.tool(case, "up", str(1 + len(AGENT_HOSTS)))
+            self.tool(case, "up", str(len(HOSTS)))
+        first = sum(x["then"] for start in case.starts for x in start["faults"] if x["delivered"] and "then" in x)
+        self.hosts = [HOSTS[(first + i) % len(HOSTS)] for i in range(len(HOSTS))]
+        if before := self.handed_over.pop(case.folder, None):
+            self.to_do, self.down = before.to_do, before.down
+            self.old_agents = [*before.old_agents, *before.agents.values()]
+            if self.hosts[0] in self.down:
+                self.repair_all()
+        # A host that was booted numbers its processes from 1; the checker tells drivers apart by their numbers.
+        self.tool(case, "run", self.hosts[0], "sh", "-c", f"echo {(number + 1) * 8000} >/proc/sys/kernel/ns_last_pid")
 
     @classmethod
     def tool(cls, case, *arguments) -> None:
@@ -79,8 +108,8 @@ class HostDriver(Driver):
     # -- the processes
 
     def command(self) -> list:
-        options = ["--agents", str(len(AGENT_HOSTS)), "--ticket", str(self.ticket)]
-        return [self.tools / "hosts.sh", "run", "h1", *super().command(), *options]
+        options = ["--agents", str(len(HOSTS) - 1), "--ticket", str(self.ticket)]
+        return [self.tools / "hosts.sh", "run", self.hosts[0], *super().command(), *options]
 
     def environment(self) -> dict:
         return super().environment() | {"TROUPE_HOSTS": str(self.case.folder / "h")}
@@ -94,7 +123,7 @@ class HostDriver(Driver):
 
     def do_due(self, now: float) -> None:
         super().do_due(now)
-        for host in AGENT_HOSTS:
+        for host in self.hosts[1:]:
             agent = self.agents.get(host)
             code = agent.poll() if agent else 75
             if code == 78:
@@ -132,17 +161,19 @@ class HostDriver(Driver):
     # -- the faults
 
     def host(self, fault: dict) -> bool:
-        host, how = fault["host"], fault["how"]
+        driver, how = self.hosts[0], fault["how"]
+        host = self.hosts[fault["host"]]
         if host in self.down:
             return False
         if how == "kill":
             pid = self.agent_of(host)
             return pid > 0 and kill(pid, signal.SIGKILL)
         ways = {"crash": (["crash", host], ["boot", host]), "cut": (["cut", host], ["plug", host]),
-                "part": (["part", "h1", host], ["heal"]), "freeze": (["freeze", host], ["thaw", host]),
-                "mute": (["mute", *(["h1", host] if fault.get("hears") else [host, "h1"])], ["heal"])}
+                "part": (["part", driver, host], ["heal"]), "freeze": (["freeze", host], ["thaw", host]),
+                "mute": (["mute", *([driver, host] if fault.get("hears") else [host, driver])], ["heal"])}
         broken, repaired = ways[how]
         self.down.add(host)
+        self.killed = self.killed or how == "crash" and host == driver
         self.tool(self.case, *broken)
         self.to_do.append((time.monotonic() + fault["ms"] * 1e-3, lambda: self.repair(host, repaired)))
         return True
@@ -151,16 +182,25 @@ class HostDriver(Driver):
         self.tool(self.case, *how)
         self.down.discard(host)
 
+    def repair_all(self) -> None:
+        for _, repair in self.to_do:
+            repair()
+        self.to_do = []
+
     def bound(self) -> float:
-        return super().bound() + sum(2 * HOST_TIMEOUT_S + x["ms"] * 1e-3 for x in self.faults)
+        late = max((at - time.monotonic() for at, _ in self.to_do), default=0)
+        return super().bound() + late + sum(2 * HOST_TIMEOUT_S + x["ms"] * 1e-3 for x in self.faults)
 
     # -- afterwards
 
     def leftovers(self) -> dict:
         """Ranks end with their agents, those by themselves. Agents that wait for another driver are told to go."""
-        for _, repair in self.to_do:
-            repair()
-        self.to_do = []
+        if self.killed:
+            self.ticket.unlink(missing_ok=True)
+        if any(x.get("at_once") and x["delivered"] for x in self.faults):
+            self.handed_over[self.case.folder] = self
+            return {}
+        self.repair_all()
         deadline = time.monotonic() + GONE_S
         while time.monotonic() < deadline:
             programs = self.programs()
@@ -169,13 +209,14 @@ class HostDriver(Driver):
                 break
             campaign.wait_for_an_end(ranks, deadline - time.monotonic())
         deadline = time.monotonic() + GONE_S
-        while (running := [x for x in self.agents.values() if x.poll() is None]) and time.monotonic() < deadline:
+        agents = [*self.old_agents, *self.agents.values()]
+        while (running := [x for x in agents if x.poll() is None]) and time.monotonic() < deadline:
             programs = self.programs()  # One that starts now follows.
             for pid in (pid for pid, parent in programs.items() if parent not in programs):
                 kill(pid, signal.SIGTERM)
             campaign.wait_for_an_end([x.pid for x in running], 0.2)
         left = super().leftovers()
-        for agent in self.agents.values():
+        for agent in agents:
             agent.wait()
         return left | {"agents": self.gave_up}
 
@@ -184,7 +225,7 @@ class HostDriver(Driver):
         path = self.case.expected / "results.jsonl"
         own = run_reader.read_records(path)[path.read_bytes()[:begin].count(b"\n"):] if path.exists() else []
         result = super().record(*arguments)
-        # As h1 numbers it.
+        # As its host numbers it.
         return result | {"pid": own[-1]["pid"] if own else 0}
 
 

@@ -47,7 +47,7 @@ expected<group_plan> plan_of(const run_request& request,
   plan.resize = scaling.resize;
   plan.in_process = runs_here(scaling);
   for (int local = 0; local < std::ranges::max(slots_of(request)); ++local)
-    plan.gpus.push_back(gpus_of(scaling, local));
+    plan.gpus.push_back(gpus_of(scaling, local, request.gpus));
   plan.environment = request.run.worker_env;
   plan.network_interface = request.scaling.network_interface;
   plan.report_timeout = request.run.report_timeout;
@@ -364,15 +364,15 @@ std::shared_ptr<host_roster> run_starter::make_roster() const {
 std::shared_ptr<rank_launcher> run_starter::make_launcher() {
   auto& x = *run_;
   if (!here_)
-    return std::make_shared<process_launcher>(
-      process_launcher_args{spawner_,
-                            [endpoint = x.endpoint]() -> expected<unique_fd> {
-                              if (!*endpoint)
-                                return failure(ec::stopped, "the run is over");
-                              return (*endpoint)->new_connection();
-                            },
-                            std::move(around_.console),
-                            [store = x.store] { return store->ticket(); }});
+    return std::make_shared<process_launcher>(process_launcher_args{
+      spawner_,
+      [endpoint = x.endpoint]() -> expected<unique_fd> {
+        if (!*endpoint)
+          return failure(ec::stopped, "the run is over");
+        return (*endpoint)->new_connection();
+      },
+      std::move(around_.console), [store = x.store] { return store->ticket(); },
+      request_.cores});
   auto find = [loop = request_.loop](const loop_spec&) -> expected<train_loop> {
     return loop;
   };

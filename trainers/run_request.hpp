@@ -22,6 +22,10 @@ struct run_request {
   /// The folder with the tickets of a driver whose agents come by themselves,
   /// or the file with its own; empty: it makes them.
   fs::path tickets;
+  /// GPUs and cores of this host that are the run's own, so that runs side by
+  /// side share none. Empty: the first GPUs, and all cores of this process.
+  std::vector<int> gpus;
+  std::vector<int> cores;
 };
 
 /// Finds the hosts on which the run's agents are launched: those of the config,

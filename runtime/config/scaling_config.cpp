@@ -96,11 +96,12 @@ int visible_gpus(const std::optional<std::string>& variable, int cards) {
   return cards == 0 ? 0 : static_cast<int>(seen.size());
 }
 
-std::vector<int> gpus_of(const scaling_config& x, int local_rank) {
+std::vector<int> gpus_of(const scaling_config& x, int local_rank,
+                         const std::vector<int>& own) {
   auto each = static_cast<int>(gpus_per_rank(x));
   std::vector<int> result;
-  for (int i = 0; i < each; ++i)
-    result.push_back(local_rank * each + i);
+  for (int i = local_rank * each; i < (local_rank + 1) * each; ++i)
+    result.push_back(own.empty() ? i : own.at(static_cast<std::size_t>(i)));
   return result;
 }
 

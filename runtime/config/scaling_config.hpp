@@ -122,8 +122,9 @@ std::string text_of_hosts(const scaling_config& x);
 
 /// The GPUs of the rank *local_rank* of a host, as CUDA numbers them in
 /// processes there; the first is the rank's device. Empty: the rank computes on
-/// the CPU.
-std::vector<int> gpus_of(const scaling_config& x, int local_rank);
+/// the CPU. *own* are those of the run; empty: the first ones of the host.
+std::vector<int> gpus_of(const scaling_config& x, int local_rank,
+                         const std::vector<int>& own = {});
 
 /// Ranks of one host, which are numbered one after the other.
 struct host_share {

@@ -30,8 +30,8 @@ struct sweep_options {
   std::shared_ptr<troupe::searcher> searcher;
   /// Ends trials that are worse than others. Unset: none end early.
   std::optional<halving_options> halving;
-  /// Most trials at once. Unset: as many as this host has cores (or GPUs) for,
-  /// one core for each rank that claims none.
+  /// Most trials at once. Unset: as many as this host has cores for, one core
+  /// for each rank that claims none. Never more than it has GPUs for.
   std::optional<int> max_concurrent;
   /// Trials that may fail before one has finished: the program is wrong then,
   /// not their params, and the sweep ends. Those of earlier starts do not

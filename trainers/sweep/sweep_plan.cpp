@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "troupe/callbacks/tracking/tracker.hpp"
+#include "troupe/runtime/process/cpu_plan.hpp"
 #include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
@@ -28,16 +29,24 @@ field_texts texts_of(const metrics& params) {
   return result;
 }
 
-/// How many trials of *x* fit onto this host at once.
-int concurrency(const scaling_config& x) {
-  auto host = local_resources();
+/// What a trial claims: an elastic one for the most ranks that it may have.
+trial_slots::claim claim_of(const scaling_config& x) {
   auto ranks = world_size_of(x);
-  auto each = x.resources_per_worker.cpus.value_or(1);
-  auto result = each > 0 ? std::floor(host.cpus / (each * ranks)) : host.cpus;
-  // The GPUs of a run are the first ones.
-  if (!gpus_of(x, 0).empty())
-    result = 1;
-  return std::max(static_cast<int>(result), 1);
+  auto cores = x.resources_per_worker.cpus.value_or(0) * ranks;
+  return {static_cast<int>(std::floor(cores)),
+          static_cast<int>(gpus_of(x, 0).size()) * ranks};
+}
+
+/// How many trials of *x* fit onto this host at once, but no more than *limit*.
+int concurrency(const scaling_config& x, const std::optional<int>& limit) {
+  auto host = local_resources();
+  auto each = x.resources_per_worker.cpus.value_or(1) * world_size_of(x);
+  auto most = each > 0 ? std::floor(host.cpus / each) : host.cpus;
+  auto result = limit.value_or(static_cast<int>(most));
+  // Ranks share cores, but no GPU.
+  if (auto gpus = claim_of(x).gpus; gpus > 0)
+    result = std::min(result, static_cast<int>(host.gpus) / gpus);
+  return std::max(result, 1);
 }
 
 expected<void> check_options(const sweep_options& x, const searcher& chooser) {
@@ -117,7 +126,11 @@ expected<void> sweep_plan::check() const {
 }
 
 int sweep_plan::at_once() const {
-  return options_.max_concurrent.value_or(concurrency(request_.scaling));
+  return concurrency(request_.scaling, options_.max_concurrent);
+}
+
+trial_slots sweep_plan::slots() const {
+  return {at_once(), available_cores(), claim_of(request_.scaling)};
 }
 
 expected<train_loop> sweep_plan::loop_for(const trial& x) const {

@@ -33,7 +33,7 @@ expected<void> sweep_run::open() {
   TROUPE_TRY(store_,
              sweep_store::open(plan_.storage_path(), plan_.description()));
   outcome_.path = store_->path();
-  at_once_ = plan_.at_once();
+  slots_ = plan_.slots();
   auto& options = plan_.options();
   std::optional<halving> rungs;
   if (options.halving)
@@ -135,8 +135,7 @@ interrupt sweep_run::asked() const {
 // -- beginning trials
 
 expected<void> sweep_run::begin_trials() {
-  while (!outcome_.error && !ledger_->is_hopeless()
-         && static_cast<int>(active_.size()) < at_once_) {
+  while (!outcome_.error && !ledger_->is_hopeless() && slots_->has_room()) {
     TROUPE_TRY(auto has_begun, begin_next());
     if (!has_begun)
       return {};
@@ -192,9 +191,16 @@ expected<void> sweep_run::begin(trial x, run_request request) {
   };
   around.hurried = [this] { return signals_->count() > 1; };
   around.ended = [this] { wake_.notify(); };
-  TROUPE_TRY(auto started, trial_thread::start(std::move(x), std::move(request),
-                                               std::move(around)));
-  active_.push_back(std::move(started));
+  auto slot = slots_->take();
+  request.gpus = slot.gpus;
+  request.cores = slot.cores;
+  auto started =
+    trial_thread::start(std::move(x), std::move(request), std::move(around));
+  if (!started) {
+    slots_->give_back(slot);
+    return tl::unexpected{std::move(started.error())};
+  }
+  active_.push_back({std::move(slot), std::move(*started)});
   return {};
 }
 
@@ -202,14 +208,15 @@ expected<void> sweep_run::begin(trial x, run_request request) {
 
 void sweep_run::end_trials() {
   for (std::size_t i = 0; i < active_.size();) {
-    if (!active_[i]->has_ended()) {
+    if (!active_[i].thread->has_ended()) {
       ++i;
       continue;
     }
     auto x = std::move(active_[i]);
     active_.erase(active_.begin() + static_cast<std::ptrdiff_t>(i));
-    if (auto ok = end(*x); !ok)
+    if (auto ok = end(*x.thread); !ok)
       fail(ok.error());
+    slots_->give_back(x.slot);
   }
 }
 
@@ -232,7 +239,7 @@ void sweep_run::ask_to_end(interrupt how) {
     return;
   asked_ = how;
   for (auto& x : active_)
-    x->ask_to_end(how);
+    x.thread->ask_to_end(how);
 }
 
 void sweep_run::fail(error reason) {
@@ -252,7 +259,7 @@ void sweep_run::wait() {
 
 void sweep_run::show() {
   for (auto& x : active_)
-    show_notes(*x);
+    show_notes(*x.thread);
   if (console_.style() == console_style::live)
     console_.update(status());
 }
@@ -268,7 +275,7 @@ sweep_status sweep_run::status() const {
   auto& options = plan_.options();
   result.metric = options.metric;
   for (auto& x : active_)
-    result.running.push_back(x->snapshot());
+    result.running.push_back(x.thread->snapshot());
   std::ranges::sort(result.running, {}, &trial::index);
   result.ended = ledger_->ended();
   result.failed = ledger_->failed();

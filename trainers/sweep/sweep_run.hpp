@@ -15,6 +15,7 @@
 #include "troupe/runtime/sweep/sweep_ledger.hpp"
 #include "troupe/runtime/sweep/sweep_store.hpp"
 #include "troupe/runtime/sweep/trial_judge.hpp"
+#include "troupe/runtime/sweep/trial_slots.hpp"
 #include "troupe/trainers/sweep/sweep.hpp"
 #include "troupe/trainers/sweep/sweep_plan.hpp"
 #include "troupe/trainers/sweep/trial_thread.hpp"
@@ -47,6 +48,12 @@ public:
 private:
   using clock_type = std::chrono::steady_clock;
 
+  /// A trial that has not ended, and its place.
+  struct under_way {
+    trial_slots::slot slot;
+    std::unique_ptr<trial_thread> thread;
+  };
+
   void run_all();
   void heed_requests();
   interrupt asked() const;
@@ -69,7 +76,7 @@ private:
   const sweep_plan& plan_;
   sweep_result& outcome_;
   sweep_console console_;
-  int at_once_ = 1;
+  std::optional<trial_slots> slots_;
   std::unique_ptr<sweep_store> store_;
   std::optional<sweep_ledger> ledger_;
   std::shared_ptr<trial_judge> judge_; // of runs that hang, too
@@ -81,7 +88,7 @@ private:
   clock_type::time_point next_look_;      // for such a request
   interrupt asked_ = interrupt::none;     // of the trials
   wake_event wake_;                       // readable: a trial has ended
-  std::vector<std::unique_ptr<trial_thread>> active_;
+  std::vector<under_way> active_;
 };
 
 } // namespace troupe::internal

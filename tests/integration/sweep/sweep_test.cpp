@@ -12,6 +12,7 @@
 #include <troupe/trackers.hpp>
 
 #include "tests/integration/run/victim.hpp"
+#include "tests/support/pretended_gpus.hpp"
 #include "tests/support/small_disk.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "troupe/runtime/sweep/sweep_store.hpp"
@@ -458,6 +459,85 @@ TEST_F(sweep_test, makes_a_page_of_all_trials) {
   EXPECT_THAT(page, HasSubstr(R"("page":"trial-0001/report.html")"));
 }
 
+namespace {
+
+constexpr int no_pretended_gpus = 77;
+
+/// Trials of two ranks. The first two wait for each other, then the rest; the
+/// first rank of the first trial throws once. Each rank notes its GPUs.
+void train_on_gpus(train_context& context, const settings& cfg) {
+  fs::path notes{cfg.go};
+  auto& facts = rank_access{context}.facts();
+  auto name = "width " + std::to_string(cfg.width) + " rank "
+              + std::to_string(context.rank());
+  fs::ofstream out{notes / name, std::ios::app};
+  for (auto gpu : facts.gpus)
+    out << gpu << ' ';
+  out << std::endl;
+  auto others = cfg.width <= 2 ? std::pair{1, 2} : std::pair{3, 4};
+  auto has_begun = [&notes](int width) {
+    auto start = "width " + std::to_string(width) + " rank ";
+    return fs::exists(notes / (start + '0'))
+           && fs::exists(notes / (start + '1'));
+  };
+  wait_for(notes,
+           [&] { return has_begun(others.first) && has_begun(others.second); });
+  if (cfg.width == 1 && facts.attempt == 0 && context.rank() == 0)
+    throw std::runtime_error{"as the test wants"};
+  context.report({{"loss", 1.0}});
+}
+
+int sweep_on_gpus(const fs::path& storage) {
+  if (!pretend_gpus(4, storage / "dev"))
+    return no_pretended_gpus;
+  ::unsetenv("CUDA_VISIBLE_DEVICES");
+  auto options = sweep_test::options_in(storage);
+  options.scaling = {.num_workers = 2, .use_gpu = true};
+  options.run.failure.max_failures = 1;
+  settings cfg;
+  cfg.go = (storage / "notes").string();
+  auto x =
+    sweep{data_parallel_trainer{train_on_gpus, cfg, options},
+          sweep_test::widths(4),
+          {.metric = "loss", .searcher = grid_search(), .max_concurrent = 4}}
+      .fit();
+  if (x.error)
+    std::fprintf(stderr, "%s\n", x.error->message.c_str());
+  return x.error ? 1 : 0;
+}
+
+} // namespace
+
+TEST_F(sweep_test, trials_side_by_side_have_gpus_of_their_own) {
+  for (auto name : {"notes", "dev"})
+    fs::create_directory(storage_ / name);
+  auto child = ::fork();
+  if (child == 0) {
+    ::execl("/proc/self/exe", "sweep_test", "--on-gpus",
+            storage_.path().c_str(), nullptr);
+    ::_exit(1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == no_pretended_gpus)
+    GTEST_SKIP() << "no mounts for pretended GPUs";
+  ASSERT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  auto gpus = [&](int width, int rank) {
+    return bytes_of(
+      storage_ / "notes"
+      / ("width " + std::to_string(width) + " rank " + std::to_string(rank)));
+  };
+  EXPECT_EQ(gpus(1, 0), "0 \n0 \n") << "it keeps them when it restarts";
+  EXPECT_EQ(gpus(1, 1), "1 \n1 \n");
+  EXPECT_EQ(gpus(2, 0), "2 \n");
+  EXPECT_EQ(gpus(2, 1), "3 \n");
+  for (int rank : {0, 1})
+    EXPECT_THAT((std::vector{gpus(3, rank), gpus(4, rank)}),
+                testing::UnorderedElementsAre(std::to_string(rank) + " \n",
+                                              std::to_string(rank + 2) + " \n"))
+      << "they have those of the trials that have ended";
+}
+
 int sweep_as_victim(const fs::path& storage, const std::string& go) {
   auto x =
     sweep{data_parallel_trainer{train, settings{.go = go},
@@ -474,6 +554,8 @@ int main(int argc, char** argv) {
   troupe::init(argc, argv);
   if (argc > 3 && std::string{argv[1]} == "--victim")
     return troupe::internal::test::sweep_as_victim(argv[2], argv[3]);
+  if (argc > 2 && std::string{argv[1]} == "--on-gpus")
+    return troupe::internal::test::sweep_on_gpus(argv[2]);
   ::testing::InitGoogleTest(&argc, argv);
   return RUN_ALL_TESTS();
 }

@@ -25,6 +25,7 @@ TEST(scaling_config_test, gives_each_rank_gpus_of_its_own) {
   EXPECT_THAT(gpus_of(x, 1), ::testing::ElementsAre(1));
   x.resources_per_worker.gpus = 2;
   EXPECT_THAT(gpus_of(x, 1), ::testing::ElementsAre(2, 3));
+  EXPECT_THAT(gpus_of(x, 1, {4, 5, 6, 7}), ::testing::ElementsAre(6, 7));
   EXPECT_THAT(gpus_of({}, 1), ::testing::IsEmpty());
 }
 

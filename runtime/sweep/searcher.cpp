@@ -2,7 +2,6 @@
 
 #include <cmath>
 #include <random>
-#include <stdexcept>
 #include <vector>
 
 #include <boost/random/sobol.hpp>
@@ -41,13 +40,16 @@ metrics params_at(const search_space& space,
 
 class grid_searcher final : public searcher {
 public:
-  explicit grid_searcher(int steps) : steps_(steps) {
-    if (steps < 1)
-      throw std::invalid_argument{
-        concat("grid_search: steps must be >= 1, got ", steps)};
-  }
+  explicit grid_searcher(int steps) : steps_(steps) {}
 
   std::string name() const override { return concat("grid, steps ", steps_); }
+
+  expected<void> validate(const search_space&) const override {
+    if (steps_ < 1)
+      return failure(ec::invalid_config,
+                     concat("grid_search: steps must be >= 1, got ", steps_));
+    return {};
+  }
 
   std::optional<metrics> ask(const search_space& space,
                              std::size_t index) override {

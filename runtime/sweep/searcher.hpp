@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "troupe/runtime/error.hpp"
 #include "troupe/runtime/sweep/search_space.hpp"
 #include "troupe/runtime/sweep/trial.hpp"
 
@@ -24,6 +25,10 @@ public:
   /// resumed by a searcher of the same name only.
   virtual std::string name() const = 0;
 
+  /// Refuses what it was made with, or a *space* that it cannot choose from.
+  /// Called before anything is written: the error is that of the sweep.
+  virtual expected<void> validate(const search_space&) const { return {}; }
+
   /// The params of trial *index*: a value for each param of *space*. Nothing:
   /// there are no more, or none until a running trial has ended.
   virtual std::optional<metrics> ask(const search_space& space,
@@ -38,7 +43,7 @@ public:
 };
 
 /// Every combination of the values of the params; the last param changes first.
-/// Of a range, *steps* values.
+/// Of a range, *steps* values, at least one.
 std::shared_ptr<searcher> grid_search(int steps = 5);
 
 /// Independent params. The same *seed* chooses the same ones.

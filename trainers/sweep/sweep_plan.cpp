@@ -120,6 +120,7 @@ sweep_plan::sweep_plan(const run_request& request, const search_space& space,
 expected<void> sweep_plan::check() const {
   TROUPE_TRY_VOID(internal::validate(space_));
   TROUPE_TRY_VOID(check_options(options_, *searcher_));
+  TROUPE_TRY_VOID(searcher_->validate(space_));
   TROUPE_TRY_VOID(internal::validate(request_));
   TROUPE_TRY_VOID(check_fields(space_, request_.loop));
   return check_sharing(request_, at_once());

@@ -320,6 +320,8 @@ TEST_F(sweep_test, refuses_what_can_never_work_and_writes_nothing) {
               HasSubstr("width: expected integer"));
   EXPECT_THAT(refusal({{"width", integers(1, std::int64_t{1} << 40)}}),
               HasSubstr("out of range"));
+  EXPECT_THAT(refusal(widths(2), {.searcher = grid_search(0)}),
+              HasSubstr("grid_search: steps must be >= 1, got 0"));
   EXPECT_THAT(refusal(widths(2), {.searcher = random_search()}),
               HasSubstr("trials is unset"));
   EXPECT_THAT(refusal(widths(2), {.trials = 0}), HasSubstr("trials"));

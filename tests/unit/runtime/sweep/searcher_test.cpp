@@ -23,7 +23,8 @@ TEST(searcher_test, a_grid_has_each_combination_once) {
   EXPECT_THAT(all, testing::ElementsAre("a=1 b=1", "a=1 b=2", "a=1 b=3",
                                         "a=2 b=1", "a=2 b=2", "a=2 b=3"));
   EXPECT_TRUE(search->is_finite());
-  EXPECT_THROW(grid_search(0), std::invalid_argument);
+  EXPECT_TRUE(search->validate({}));
+  EXPECT_FALSE(grid_search(0)->validate({}));
 }
 
 TEST(searcher_test, chooses_by_seed_and_index_alone) {

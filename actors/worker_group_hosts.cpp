@@ -49,9 +49,10 @@ worker_group_state::welcome(agent_hello& x,
                   " was refused: ", number.error().message));
     return to_caf(number.error());
   }
-  if (auto text = clock_warning(x.facts, std::chrono::system_clock::now());
-      !text.empty())
-    note(text);
+  for (auto& text : {clock_warning(x.facts, std::chrono::system_clock::now()),
+                     args.roster->shortage(*number)})
+    if (!text.empty())
+      note(text);
   if (*number == args.hosts.size())
     add_guest(*number);
   auto& host = args.hosts[*number];
@@ -59,6 +60,7 @@ worker_group_state::welcome(agent_hello& x,
   host.incarnation = x.facts.incarnation;
   host.address = x.facts.address;
   host.driver_address = x.facts.driver_address;
+  host.slots = args.roster->slots(*number);
   note_agents();
   monitor(self, host.agent,
           [this](const caf::down_msg& down) { agent_lost(down); });

@@ -14,6 +14,7 @@
 #include "troupe/actors/transport/network_thread.hpp"
 #include "troupe/actors/worker_group.hpp"
 #include "troupe/callbacks/trackers/default_trackers.hpp"
+#include "troupe/runtime/config/rank_shares.hpp"
 #include "troupe/runtime/hosts/host_plan.hpp"
 #include "troupe/runtime/hosts/host_roster.hpp"
 #include "troupe/runtime/hosts/network_addresses.hpp"
@@ -300,6 +301,7 @@ std::unique_ptr<run_parts> run_starter::spawn() {
   group.hosts.front().address = std::move(own_address_);
   if (x.door) {
     group.roster = make_roster();
+    group.hosts.front().slots = group.roster->slots(0);
     if (x.launches)
       group.launches = agent_launcher::functions_of(x.launches);
     group.leaves_as_one =
@@ -344,10 +346,16 @@ std::shared_ptr<host_roster> run_starter::make_roster() const {
   limits.join = request_.scaling.join_timeout;
   limits.suspect_after = request_.scaling.suspect_after;
   limits.host_timeout = request_.scaling.lost_after;
-  auto slots = slots_of(request_);
+  limits.claim = claim_of(request_.scaling);
+  std::vector<int> slots;
   if (request_.scaling.num_workers.is_elastic()) {
     limits.min_ranks = request_.scaling.num_workers.min;
     limits.max_ranks = request_.scaling.num_workers.max;
+    limits.per_host = request_.scaling.workers_per_host;
+    slots = slots_of(request_);
+  } else {
+    for (auto& share : shares_of(request_))
+      slots.push_back(share.ranks);
   }
   auto& address = run_->door->address();
   if (!request_.hosts)

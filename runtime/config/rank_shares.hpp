@@ -1,8 +1,11 @@
 #pragma once
 
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "troupe/runtime/config/scaling_config.hpp"
+#include "troupe/runtime/error.hpp"
 
 namespace troupe::internal {
 
@@ -25,5 +28,34 @@ int number_ranks(std::vector<Host>& hosts) noexcept {
 
 /// The number of ranks of *shares*.
 int ranks_in(const std::vector<host_share>& shares) noexcept;
+
+/// How many ranks a host can have.
+struct host_room {
+  int ranks = 0;        ///< 0: it cannot be used.
+  std::string shortage; ///< Why fewer than planned; empty: it has room for all.
+};
+
+/// What each rank claims of its host.
+struct rank_claim {
+  double cpus = 0;
+  double gpus = 0;
+
+  /// The room for *planned* ranks on *host*, which has *have*. It is not used
+  /// for fewer than *fewest*.
+  host_room room_on(std::string_view host, const host_resources& have,
+                    int planned, int fewest) const;
+
+  /// Why *ranks* ranks do not fit on *host*: "2 workers ask for 2 gpus, host h2
+  /// has 1". Empty: they do.
+  std::string shortage_on(std::string_view host, const host_resources& have,
+                          int ranks) const;
+};
+
+/// As `scaling_config::resources_per_worker` says; GPUs are claimed with
+/// `use_gpu`, too.
+rank_claim claim_of(const scaling_config& x);
+
+/// Refuses negative numbers and fractions of a GPU.
+expected<void> validate(const rank_claim& x);
 
 } // namespace troupe::internal

@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
-#include <cmath>
-#include <cstdio>
 #include <cstdlib>
 #include <set>
 #include <string>
@@ -21,12 +19,6 @@ namespace troupe::internal {
 
 namespace {
 
-std::string number(double x) {
-  char buffer[32];
-  std::snprintf(buffer, sizeof(buffer), "%g", x);
-  return buffer;
-}
-
 int count_cards() {
   // The driver makes /dev/nvidia0, /dev/nvidia1, …; other names are not cards.
   int result = 0;
@@ -40,22 +32,6 @@ int count_cards() {
                  });
   }
   return result;
-}
-
-double gpus_per_rank(const scaling_config& x) {
-  return x.resources_per_worker.gpus.value_or(x.use_gpu ? 1 : 0);
-}
-
-expected<void> claim(const char* what, double each, int ranks, double have) {
-  if (!std::isfinite(each) || each < 0)
-    return failure(ec::invalid_config,
-                   std::string{"scaling.resources_per_worker."} + what
-                     + " must be a number >= 0, got " + number(each));
-  if (each * ranks > have)
-    return failure(ec::invalid_config,
-                   concat(ranks, " workers ask for ", number(each * ranks), ' ',
-                          what, ", this host has ", number(have)));
-  return {};
 }
 
 } // namespace
@@ -98,7 +74,7 @@ int visible_gpus(const std::optional<std::string>& variable, int cards) {
 
 std::vector<int> gpus_of(const scaling_config& x, int local_rank,
                          const std::vector<int>& own) {
-  auto each = static_cast<int>(gpus_per_rank(x));
+  auto each = static_cast<int>(claim_of(x).gpus);
   std::vector<int> result;
   for (int i = local_rank * each; i < (local_rank + 1) * each; ++i)
     result.push_back(own.empty() ? i : own.at(static_cast<std::size_t>(i)));
@@ -273,20 +249,16 @@ expected<void> validate(const scaling_config& x, const host_resources& host,
                             " ranks"));
   if (shares.size() > 1)
     TROUPE_TRY_VOID(check_host_limits(x));
-  auto ranks = shares.front().ranks;
-  auto& each = x.resources_per_worker;
-  TROUPE_TRY_VOID(claim("cpus", each.cpus.value_or(0), ranks, host.cpus));
-  auto gpus = gpus_per_rank(x);
-  if (std::isfinite(gpus) && gpus != std::floor(gpus))
-    return failure(
-      ec::invalid_config,
-      "scaling.resources_per_worker.gpus must be a whole number, got "
-        + number(gpus) + ": ranks do not share a GPU");
-  if (x.use_gpu && gpus == 0)
+  auto claim = claim_of(x);
+  TROUPE_TRY_VOID(validate(claim));
+  if (x.use_gpu && claim.gpus == 0)
     return failure(ec::invalid_config,
                    "scaling.use_gpu asks for GPUs and "
                    "scaling.resources_per_worker.gpus is 0");
-  return claim("gpus", gpus, ranks, host.gpus);
+  auto shortage = claim.shortage_on("this host", host, shares.front().ranks);
+  if (!shortage.empty())
+    return failure(ec::invalid_config, std::move(shortage));
+  return {};
 }
 
 } // namespace troupe::internal

@@ -16,6 +16,7 @@ struct agent_facts {
   std::string address;
   std::string driver_address;
   int cores = 0;                   ///< That the agent may use.
+  int gpus = 0;                    ///< That CUDA shows the agent.
   std::uint64_t memory = 0;        ///< In bytes.
   std::uint64_t shared_memory = 0; ///< Size of /dev/shm in bytes.
   std::string build_id;            ///< Of its program.
@@ -27,7 +28,8 @@ struct agent_facts {
 };
 
 TROUPE_INSPECT(agent_facts, incarnation, host, address, driver_address, cores,
-               memory, shared_memory, build_id, version, clock_ms, pid, launch)
+               gpus, memory, shared_memory, build_id, version, clock_ms, pid,
+               launch)
 
 /// *x* as in `clock_ms`.
 std::int64_t clock_in_ms(std::chrono::system_clock::time_point x);

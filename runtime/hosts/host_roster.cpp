@@ -83,6 +83,7 @@ agent_facts own_agent_facts() {
   result.incarnation = std::uint64_t{random()} << 32 | random();
   result.host = own_host_name();
   result.cores = static_cast<int>(available_cores().size());
+  result.gpus = static_cast<int>(local_resources().gpus);
   struct sysinfo memory {};
   if (::sysinfo(&memory) == 0)
     result.memory = std::uint64_t{memory.totalram} * memory.mem_unit;
@@ -107,7 +108,8 @@ host_roster::host_roster(std::vector<host_states::host> hosts, agent_facts own,
     auto& host = hosts_.emplace_back();
     host.name = hosts[i].name;
     host.is_launched = hosts[i].is_launched;
-    host.slots = i < slots.size() ? slots[i] : 1;
+    host.planned = i < slots.size() ? slots[i] : 1;
+    host.room.ranks = host.planned;
   }
   assign(0, own_, time_point{});
   hosts_[0].is_ready = true;
@@ -138,7 +140,9 @@ void host_roster::assign(std::size_t host, const agent_facts& x,
   mine.is_ready = false;
   mine.is_guest = launches_ && host > 0 && x.launch == 0;
   mine.admitted = now;
+  mine.room = room_on(x, mine.planned);
   states_.rename(host, mine.name);
+  states_.set_slots(host, mine.room.ranks);
 }
 
 std::optional<std::size_t>
@@ -179,7 +183,7 @@ bool host_roster::has_room() const {
   auto slots = 0;
   for (auto& host : hosts_)
     if (host.incarnation)
-      slots += host.slots;
+      slots += host.room.ranks;
   return slots < limits_.max_ranks;
 }
 
@@ -200,14 +204,32 @@ expected<std::size_t> host_roster::host_for_guest(const agent_facts& x) const {
   return free.value_or(hosts_.size());
 }
 
-// It has as many slots as the largest of the others: hosts of one run are
-// alike.
+int host_roster::slots_of_guest() const {
+  return std::ranges::max(hosts_, {}, &host_record::planned).planned;
+}
+
 void host_roster::add_guest() {
+  auto slots = slots_of_guest();
   auto& added = hosts_.emplace_back();
   added.name = concat("host ", hosts_.size() - 1);
-  for (auto& host : hosts_)
-    added.slots = std::max(added.slots, host.slots);
-  states_.add_guest(added.name, added.slots);
+  added.planned = slots;
+  states_.add_guest(added.name, slots);
+}
+
+host_room host_roster::room_on(const agent_facts& x, int planned) const {
+  auto is_fixed = limits_.min_ranks == 0;
+  return limits_.claim.room_on(
+    concat("host ", x.host),
+    {static_cast<double>(x.cores), static_cast<double>(x.gpus)}, planned,
+    is_fixed ? planned : limits_.per_host);
+}
+
+std::string host_roster::shortage(std::size_t host) const {
+  auto& mine = hosts_[host];
+  if (mine.room.shortage.empty())
+    return {};
+  return concat("host ", mine.name, " has room for ", mine.room.ranks, " of ",
+                mine.planned, " ranks: ", mine.room.shortage);
 }
 
 error host_roster::all_taken() const {
@@ -249,11 +271,16 @@ expected<std::size_t> host_roster::host_for(const agent_facts& x) const {
     return x.launch == 0 ? host_for_guest(x) : host_for_launched(x);
   if (auto own = host_with(x.incarnation))
     return *own;
-  auto free = free_host([&x](const host_record& host) {
+  auto fit_of = [&x](const host_record& host) {
     if (!host.is_named)
       return fit::unused;
     return host.name == x.host ? fit::same_host : fit::other;
+  };
+  auto free = free_host([&](const host_record& host) {
+    return room_on(x, host.planned).shortage.empty() ? fit_of(host) : fit::none;
   });
+  if (!free) // It has too little for any of them, or for all its ranks.
+    free = free_host(fit_of);
   if (!free)
     return tl::unexpected{all_taken()};
   return *free;
@@ -263,6 +290,12 @@ expected<std::size_t> host_roster::admit(const agent_facts& x, time_point now,
                                          host_decisions& decisions) {
   auto host = host_for(x);
   auto problem = unfitness(x, own_);
+  if (host && !problem) {
+    auto room = room_on(x, *host < hosts_.size() ? hosts_[*host].planned
+                                                 : slots_of_guest());
+    if (room.ranks == 0 && !room.shortage.empty())
+      problem = {ec::invalid_config, std::move(room.shortage)};
+  }
   // Another agent may be launched on the host of an unfit guest.
   if (problem && host && (!launches_ || x.launch != 0))
     decisions = noted(states_.on_refused(

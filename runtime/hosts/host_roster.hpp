@@ -31,12 +31,16 @@ std::string clock_warning(const agent_facts& x,
 /// someone else has started, while the hosts that are here have too few slots
 /// for its most ranks. A guest on a host of the run gets that host, others are
 /// further hosts.
+///
+/// A host needs what its ranks claim. One that has too little is refused; in an
+/// elastic run, it has as many ranks as it can hold.
 class host_roster {
 public:
   using time_point = host_states::time_point;
 
   /// *own* is the driver's program and host; *addresses* is where agents
-  /// connect, for messages. Of an elastic run *slots* are those of each host.
+  /// connect, for messages. *slots* are the ranks of each host, in an elastic
+  /// run the most of them.
   host_roster(std::size_t hosts, agent_facts own, host_limits limits,
               std::string addresses, const std::vector<int>& slots = {});
 
@@ -52,6 +56,10 @@ public:
   /// from a refusal is added to *decisions*.
   expected<std::size_t> admit(const agent_facts& x, time_point now,
                               host_decisions& decisions);
+
+  /// Why *host*, whose agent was admitted, has fewer ranks than planned; empty:
+  /// it has them all.
+  std::string shortage(std::size_t host) const;
 
   /// The agent of *host* has checked it, and found *problem* or none. After
   /// `ec::conflict` it asks for a host again. Nothing if another agent has the
@@ -133,8 +141,8 @@ public:
   /// The number of hosts; it grows with guests.
   std::size_t size() const noexcept { return hosts_.size(); }
 
-  /// Most ranks of a host in an elastic run.
-  int slots(std::size_t host) const { return hosts_[host].slots; }
+  /// Most ranks of a host in an elastic run, as far as its agent holds them.
+  int slots(std::size_t host) const { return hosts_[host].room.ranks; }
 
 private:
   struct host_record {
@@ -144,7 +152,8 @@ private:
     bool is_ready = false;
     time_point admitted{}; ///< It checks its host since then.
     std::uint64_t launch = 0;
-    int slots = 1;
+    int planned = 1;          ///< Slots, if it holds what their ranks claim.
+    host_room room{1};        ///< Of its agent.
     bool is_launched = false; ///< By this driver.
     bool is_guest = false;    ///< Its agent is none that this driver launched.
   };
@@ -160,6 +169,11 @@ private:
   expected<std::size_t> host_for_launched(const agent_facts& x) const;
   /// `size()` if it is a further host.
   expected<std::size_t> host_for_guest(const agent_facts& x) const;
+  /// What the host of *x* can hold of *planned* ranks.
+  host_room room_on(const agent_facts& x, int planned) const;
+  /// Slots of a further host: as many as the largest of the others has, since
+  /// hosts of one run are alike.
+  int slots_of_guest() const;
   /// The host of the agent *incarnation*.
   std::optional<std::size_t> host_with(std::uint64_t incarnation) const;
   /// The host without an agent that suits one best, by *fit_of*.

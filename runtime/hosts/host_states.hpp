@@ -12,6 +12,7 @@
 #include <variant>
 #include <vector>
 
+#include "troupe/runtime/config/rank_shares.hpp"
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/timing.hpp"
 
@@ -59,6 +60,11 @@ struct host_limits {
   /// Hosts that were not planned may come while those that are here have room
   /// for fewer ranks; 0: none may.
   int max_ranks = 0;
+
+  /// Ranks on each host of an attempt that has any; 0: any number.
+  int per_host = 0;
+
+  rank_claim claim; ///< A host has room for ranks as far as it holds theirs.
 };
 
 /// Launch an agent on *host*. Its launcher is called *launch* in events.
@@ -208,6 +214,9 @@ public:
 
   /// A report was stored: the next failure of a serving host is a new one.
   void on_progress() noexcept;
+
+  /// *host* has room for *slots* ranks now.
+  void set_slots(std::size_t host, int slots) { hosts_[host].slots = slots; }
 
   /// The name of *host* in messages.
   void rename(std::size_t host, std::string name) {

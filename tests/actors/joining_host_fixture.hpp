@@ -74,6 +74,7 @@ protected:
     hello.facts.incarnation = incarnation;
     hello.facts.host = "h1";
     hello.facts.launch = launch;
+    hello.facts.gpus = gpus;
     hello.facts.clock_ms = clock_in_ms(clock);
     hello.facts.address = "10.0.0.2";
     hello.facts.driver_address = "10.0.0.1";
@@ -125,6 +126,7 @@ protected:
   }
 
   std::string address; ///< On the interface that was asked for.
+  int gpus = 0;        ///< Of the next host that joins.
   std::shared_ptr<recorded_launcher> elsewhere;
   host_agent_actor other;
   std::shared_ptr<answer<void>> checked;

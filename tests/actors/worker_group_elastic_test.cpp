@@ -294,6 +294,49 @@ TEST_F(elastic_group_test, does_not_grow_if_that_is_never_wished) {
   EXPECT_FALSE(answer->value->stop);
 }
 
+/// An elastic run with up to two ranks on each of three hosts, and a GPU for
+/// each rank; the driver has one.
+class claiming_group_test : public elastic_group_test {
+protected:
+  claiming_group_test() {
+    caf::anon_send_exit(ranks.group, caf::exit_reason::user_shutdown);
+    system.settle();
+    ranks.agent = system.spawn(host_agent, host_agent_args{ranks.launcher});
+    agent_facts own;
+    own.incarnation = 100;
+    own.host = "h0";
+    own.gpus = 1;
+    host_limits limits{.join = ms{1500}, .min_ranks = 2};
+    limits.claim.gpus = 1;
+    worker_group_args args;
+    args.hosts = {{ranks.agent, 0, 2, 1}, {{}, 2, 2, 2}, {{}, 4, 2, 2}};
+    args.plan = plan;
+    args.plan.world = {2, 6};
+    args.plan.gpus = {{0}, {1}};
+    args.roster = std::make_shared<host_roster>(
+      3, own, limits, "10.0.0.1 port 7", std::vector<int>{2, 2, 2});
+    record_hosts(args);
+    ranks.group = system.spawn(worker_group, std::move(args));
+  }
+};
+
+TEST_F(claiming_group_test, hosts_have_ranks_for_the_gpus_that_they_have) {
+  gpus = 1;
+  join_as(second, 1);
+  EXPECT_THAT(notes, HasSubstr("host h1 has room for 1 of 2 ranks: 2 workers "
+                               "ask for 2 gpus, host h1 has 1"));
+  gpus = 2;
+  join_as(third, 2);
+  begin(3);
+  ASSERT_EQ(ranks.launcher->prepared.size(), 1u);
+  ASSERT_EQ(second.launcher->prepared.size(), 1u);
+  ASSERT_EQ(third.launcher->prepared.size(), 2u);
+  EXPECT_EQ(second.launcher->prepared[0].world_size, 4);
+  EXPECT_EQ(second.launcher->prepared[0].gpus, std::vector{0});
+  EXPECT_EQ(third.launcher->prepared[0].gpus, std::vector{0});
+  EXPECT_EQ(third.launcher->prepared[1].gpus, std::vector{1});
+}
+
 /// An elastic run whose own hosts, the driver's and a launched one, have room
 /// for two of its three ranks.
 class guest_group_test : public elastic_group_test {

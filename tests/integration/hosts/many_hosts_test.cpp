@@ -24,6 +24,7 @@
 #include "tests/integration/hosts/hosts_fixture.hpp"
 #include "tests/support/tcp.hpp"
 #include "troupe/actors/door/ticket.hpp"
+#include "troupe/runtime/process/cpu_plan.hpp"
 #include "troupe/runtime/process/function_address.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 
@@ -125,6 +126,8 @@ int be_driver(const std::string& folder, int workers, int agents, int waits,
   scaling.agents = agents;
   config.agent_ticket = folder + "/ticket";
   scaling.join_timeout = std::chrono::milliseconds{join_ms};
+  if (auto* each = std::getenv("TROUPE_TEST_CPUS"))
+    scaling.resources_per_worker.cpus = std::stod(each);
   auto outcome =
     data_parallel_trainer{hosts_loop, host_plan{folder, steps, waits, talks},
                           train_options{.scaling = scaling, .run = config}}
@@ -268,6 +271,25 @@ TEST_P(many_hosts_test, meets_agents_with_tickets_of_a_folder) {
   EXPECT_EQ(driver->wait(), 0);
   EXPECT_EQ(agent->wait(), 0);
   EXPECT_TRUE(fs::exists(folder_ / "tickets/agent.ticket")) << "for the next";
+}
+
+TEST_P(many_hosts_test, refuses_a_host_with_less_than_its_ranks_claim) {
+  auto cores = available_cores();
+  if (GetParam() != where::here || cores.size() < 2)
+    GTEST_SKIP() << "an agent gets one of two cores";
+  auto driver =
+    start(0, {"/usr/bin/env", "TROUPE_TEST_CPUS=2", own_program(), "--driver",
+              folder_.path().string(), "2", "1", "0", "120000", "4", "0"});
+  auto small =
+    start(0, {"/usr/bin/taskset", "--cpu-list", std::to_string(cores.front()),
+              "/usr/bin/env", "TROUPE_TICKET=" + (folder_ / "ticket").string(),
+              own_program(), "--node-agent"});
+  EXPECT_EQ(small->wait(), 78);
+  auto agent = start_agent(0);
+  EXPECT_EQ(introduced<seen_rank>(0, 2)[1].agent, agent->pid);
+  EXPECT_EQ(result_line(), "result finished 1 ");
+  EXPECT_EQ(driver->wait(), 0);
+  EXPECT_EQ(agent->wait(), 0);
 }
 
 TEST_P(many_hosts_test, goes_on_after_a_rank_of_another_host_was_killed) {

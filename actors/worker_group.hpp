@@ -179,6 +179,7 @@ struct worker_group_state {
   void drop_agent(const fence_agent& x);
   void show(const host_suspected& x);
   void show(const host_answers& x);
+  void show(const host_given_up& x);
   void lose(const host_lost& x);
   /// When *rank* failed by *x*, if that may follow from the loss of a host.
   std::optional<clock::time_point> end_of(int rank,

@@ -188,6 +188,13 @@ void worker_group_state::show(const host_answers& x) {
   note_room(); // The attempt may have begun without it.
 }
 
+void worker_group_state::show(const host_given_up& x) {
+  auto min = std::chrono::duration_cast<std::chrono::minutes>(x.pause);
+  note(concat("host ", args.roster->name(x.host), " gets no other agent",
+              min.count() > 0 ? concat(" for ", min.count(), " min") : "", ": ",
+              x.cause));
+}
+
 void worker_group_state::lose(const host_lost& x) {
   auto& name = args.roster->name(x.host);
   auto why = concat("host ", name, " is lost: ", x.cause);
@@ -246,8 +253,7 @@ void worker_group_state::follow(const host_decisions& decisions) {
       else if constexpr (std::is_same_v<type, host_lost>)
         lose(x);
       else if constexpr (std::is_same_v<type, host_given_up>)
-        note(concat("host ", args.roster->name(x.host),
-                    " gets no other agent: ", x.cause));
+        show(x);
       else if constexpr (std::is_same_v<type, too_few_hosts>)
         give_up_gathering(x);
       else if constexpr (std::is_same_v<type, start_with_hosts>)

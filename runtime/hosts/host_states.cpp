@@ -231,7 +231,7 @@ host_decisions host_states::on_attempt_ended(time_point now) {
 void host_states::on_progress() noexcept {
   for (auto& x : hosts_)
     if (x.state == host_state::serving)
-      x.failures_in_a_row = 0;
+      x.failures_in_a_row = x.give_ups = 0;
 }
 
 host_decisions host_states::check(time_point now) {
@@ -291,12 +291,23 @@ void host_states::plan_launch(std::size_t host, bool may_help, time_point now,
   ++x.failures_in_a_row;
   auto is_over = x.is_launched && limits_.max_relaunches >= 0
                  && x.launches > limits_.max_relaunches;
-  if (!may_help || is_over) {
-    x.state = host_state::given_up;
-    out.push_back(host_given_up{host, x.words});
-  } else if (x.is_launched) {
+  if (!may_help || is_over)
+    give_up(host, now, out);
+  else if (x.is_launched)
     x.next_launch = std::max(now + delay_after(x.failures_in_a_row), x.gone_at);
+}
+
+// No attempt waits for it.
+void host_states::give_up(std::size_t host, time_point now,
+                          host_decisions& out) {
+  auto& x = hosts_[host];
+  x.state = host_state::given_up;
+  host_given_up decision{host, x.words};
+  if (x.is_launched && limits_.min_ranks > 0) {
+    decision.pause = late_launch_delay.after(++x.give_ups);
+    x.next_launch = std::max(now + decision.pause, x.gone_at);
   }
+  out.push_back(std::move(decision));
 }
 
 void host_states::fence(std::size_t host, host_decisions& out) {

@@ -27,7 +27,7 @@ enum class host_state : std::uint8_t {
   serving,    ///< Runs ranks of the current attempt.
   suspect,    ///< Does not answer; may come back.
   lost,       ///< Its agent is gone: is launched again later, or comes back.
-  given_up,   ///< Is not launched again.
+  given_up,   ///< Is not launched again, or much later.
   draining,   ///< Is about to leave, for example to be preempted.
   left,
 };
@@ -105,10 +105,11 @@ struct host_lost {
   std::chrono::steady_clock::time_point heard{}; ///< The last sign of it.
 };
 
-/// No agent is launched on *host* any more.
+/// No agent is launched on *host* any more, or not for *pause*.
 struct host_given_up {
   std::size_t host = 0;
   std::string cause;
+  host_limits::duration pause{0}; ///< 0: for good.
 };
 
 /// Start an attempt with *hosts*, in order.
@@ -138,7 +139,8 @@ using host_decisions = std::vector<host_decision>;
 /// Invariants (the tests cite them by name):
 ///   HS-1  An incarnation that was fenced or lost never counts again.
 ///   HS-2  A host is launched only while it has no agent and no launch.
-///   HS-3  A host is launched at most `max_relaunches` + 1 times.
+///   HS-3  A host is launched at most `max_relaunches` + 1 times; in an elastic
+///         run, once more after each of `late_launch_delay`.
 ///   HS-4  `gather` is answered once, by a start or by a failure.
 class host_states {
 public:
@@ -147,6 +149,11 @@ public:
 
   /// Before a launch is repeated.
   static constexpr retry_delay launch_delay{duration{1000}, duration{60'000}};
+
+  /// Before a host that was given up is launched again, if the run can do
+  /// without it: one that is repaired after hours is used again.
+  static constexpr retry_delay late_launch_delay{duration{600'000},
+                                                 duration{3'600'000}};
 
   struct host {
     std::string name;
@@ -255,6 +262,7 @@ private:
     std::optional<std::uint64_t> launch; ///< Its launcher has not ended.
     int launches = 0;
     int failures_in_a_row = 0;
+    int give_ups = 0; ///< Since it last made progress.
     time_point launched{};
     std::optional<time_point> next_launch;
     time_point gone_at{};             ///< It may be back after that.
@@ -283,6 +291,7 @@ private:
             host_decisions& out);
   void plan_launch(std::size_t host, bool may_help, time_point now,
                    host_decisions& out);
+  void give_up(std::size_t host, time_point now, host_decisions& out);
   void fence(std::size_t host, host_decisions& out);
   void drop_launcher(std::size_t host, host_decisions& out);
   void check_host(std::size_t host, time_point now, host_decisions& out);

@@ -45,7 +45,9 @@ std::string line(const host_decision& x) {
       return concat("lost ", x.host, ": ", x.cause);
     }
     std::string operator()(const host_given_up& x) {
-      return concat("given up ", x.host, ": ", x.cause);
+      auto min = x.pause.count() / 60'000;
+      return concat("given up ", x.host, min > 0 ? concat(" for ", min) : "",
+                    ": ", x.cause);
     }
     std::string operator()(const start_with_hosts& x) {
       return "start" + join(x.hosts);
@@ -202,7 +204,7 @@ TEST_F(host_states_test, starts_early_if_no_other_host_can_come) {
   gather();
   hello(0, 1);
   EXPECT_THAT(launcher_ended(1, 2, "no such host"),
-              ElementsAre("given up 1: no such host", "start 0"));
+              ElementsAre("given up 1 for 10: no such host", "start 0"));
 }
 
 TEST_F(host_states_test, repeats_a_launch_with_growing_waits) {
@@ -245,6 +247,29 @@ TEST_F(host_states_test, HS_3_gives_a_host_up_after_its_budget) {
   // It may still come by itself.
   EXPECT_THAT(hello(1, 1), IsEmpty());
   EXPECT_EQ(state(1), host_state::ready);
+}
+
+TEST_F(host_states_test, HS_3_an_elastic_run_tries_again_after_a_long_pause) {
+  make(2, {.max_relaunches = 0, .min_ranks = 1});
+  gather();
+  hello(0, 1);
+  launcher_ended(1, 2, "no such host", false);
+  std::uint64_t launch = 2;
+  for (auto minutes : {10, 20, 40, 60, 60}) {
+    EXPECT_EQ(state(1), host_state::given_up);
+    EXPECT_THAT(gather(), ElementsAre("start 0")) << "it does not wait for it";
+    EXPECT_THAT(pass(seconds{60 * minutes - 1}, {0}), IsEmpty());
+    EXPECT_THAT(pass(seconds{1}, {0}),
+                ElementsAre(concat("launch 1 as ", ++launch)));
+    launcher_ended(1, launch, "no such host", false);
+  }
+  // Once it has made progress, the pauses begin again.
+  hello(1, 1);
+  EXPECT_THAT(gather(), ElementsAre("start 0 1"));
+  states->on_attempt_started({0, 1});
+  states->on_progress();
+  auto lost = to_lines(states->on_gone(1, 1, "no answer", now));
+  EXPECT_THAT(lost, testing::Contains("given up 1 for 10: no answer"));
 }
 
 TEST_F(host_states_test, does_not_repeat_what_cannot_help) {

@@ -25,7 +25,23 @@ constexpr std::chrono::milliseconds watch_interval{200};
 /// Segments begin at cache lines: a whole number of elements of any type.
 constexpr std::size_t line_bytes = 64;
 
-enum : std::uint64_t { kind_all_reduce = 1, kind_broadcast, kind_all_gather };
+enum : std::uint64_t {
+  kind_all_reduce = 1,
+  kind_broadcast,
+  kind_all_gather,
+  kind_reduce,
+  kind_reduce_scatter,
+  kind_scatter,
+  kind_gather
+};
+
+std::size_t
+size_of_all(const std::vector<std::span<std::byte>>& blocks) noexcept {
+  std::size_t result = 0;
+  for (auto& block : blocks)
+    result += block.size();
+  return result;
+}
 
 /// Segment *i* of *count* segments of *data*.
 std::span<std::byte> segment_of(std::span<std::byte> data, std::size_t i,
@@ -107,6 +123,82 @@ host_ring::ticket host_ring::all_reduce(const call& x,
   return submit(std::move(job));
 }
 
+host_ring::ticket host_ring::reduce(const call& x, std::span<std::byte> data,
+                                    std::size_t width, combine_function combine,
+                                    std::size_t root) {
+  auto job = new_job(x, kind_reduce, data.size());
+  job.width = width;
+  job.combine = std::move(combine);
+  auto distance = distance_from(root);
+  const bool begins = distance == 1;
+  if (!begins)
+    job.in.push_back({{data.data(), data.size()}, true, 0});
+  if (distance != 0)
+    job.out.push_back({{data.data(), data.size()}, begins ? -1 : 1});
+  return submit(std::move(job));
+}
+
+host_ring::ticket
+host_ring::reduce_scatter(const call& x,
+                          const std::vector<std::span<std::byte>>& blocks,
+                          std::size_t width, combine_function combine) {
+  auto job = new_job(x, kind_reduce_scatter, size_of_all(blocks));
+  job.width = width;
+  job.combine = std::move(combine);
+  auto n = hosts_.size();
+  // The last block that arrives is the own one.
+  for (std::size_t phase = 0; phase + 1 < n; ++phase) {
+    auto sent = blocks[(index_ + 2 * n - phase - 1) % n];
+    auto got = blocks[(index_ + 2 * n - phase - 2) % n];
+    job.out.push_back(
+      {{sent.data(), sent.size()}, phase == 0 ? -1 : static_cast<int>(phase)});
+    job.in.push_back({{got.data(), got.size()}, true, 0});
+  }
+  return submit(std::move(job));
+}
+
+host_ring::ticket
+host_ring::scatter(const call& x,
+                   const std::vector<std::span<std::byte>>& blocks,
+                   std::size_t root) {
+  auto job = new_job(x, kind_scatter, size_of_all(blocks));
+  auto n = hosts_.size();
+  auto distance = distance_from(root);
+  // The block with the longest way is the first.
+  for (auto to = n; to-- > 1;) {
+    auto block = blocks[(root + to) % n];
+    auto gate = -1;
+    if (distance != 0 && to >= distance) {
+      gate = static_cast<int>(job.in.size());
+      job.in.push_back({{block.data(), block.size()}, false, 0});
+    }
+    if (to > distance)
+      job.out.push_back({{block.data(), block.size()}, gate});
+  }
+  return submit(std::move(job));
+}
+
+host_ring::ticket
+host_ring::gather(const call& x,
+                  const std::vector<std::span<std::byte>>& blocks,
+                  std::size_t root) {
+  auto job = new_job(x, kind_gather, size_of_all(blocks));
+  auto n = hosts_.size();
+  auto distance = distance_from(root);
+  auto own = distance == 0 ? n : distance;
+  if (distance != 0)
+    job.out.push_back({{blocks[index_].data(), blocks[index_].size()}, -1});
+  // Each host sends its own block before those behind it.
+  for (auto from = own; from-- > 1;) {
+    auto block = blocks[(root + from) % n];
+    auto gate = static_cast<int>(job.in.size());
+    job.in.push_back({{block.data(), block.size()}, false, 0});
+    if (distance != 0)
+      job.out.push_back({{block.data(), block.size()}, gate});
+  }
+  return submit(std::move(job));
+}
+
 host_ring::ticket host_ring::broadcast(const call& x, std::span<std::byte> data,
                                        std::size_t root) {
   auto job = new_job(x, kind_broadcast, data.size());
@@ -122,10 +214,7 @@ host_ring::ticket host_ring::broadcast(const call& x, std::span<std::byte> data,
 host_ring::ticket
 host_ring::all_gather(const call& x,
                       const std::vector<std::span<std::byte>>& blocks) {
-  std::size_t bytes = 0;
-  for (auto& block : blocks)
-    bytes += block.size();
-  auto job = new_job(x, kind_all_gather, bytes);
+  auto job = new_job(x, kind_all_gather, size_of_all(blocks));
   auto n = hosts_.size();
   for (std::size_t phase = 0; phase + 1 < n; ++phase) {
     auto sent = blocks[(index_ + n - phase) % n];

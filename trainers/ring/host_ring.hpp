@@ -85,12 +85,32 @@ public:
   ticket all_reduce(const call& x, std::span<std::byte> data, std::size_t width,
                     combine_function combine);
 
+  /// Sums *data* as `all_reduce` to host *root* alone; on the others it then
+  /// holds a part of the sum.
+  ticket reduce(const call& x, std::span<std::byte> data, std::size_t width,
+                combine_function combine, std::size_t root);
+
+  /// Sums block h, one per host, to host h, from the host after it on; the
+  /// other blocks then hold parts of their sums.
+  ticket reduce_scatter(const call& x,
+                        const std::vector<std::span<std::byte>>& blocks,
+                        std::size_t width, combine_function combine);
+
   /// Copies *data* of host *root* to the others.
   ticket broadcast(const call& x, std::span<std::byte> data, std::size_t root);
 
   /// Copies block h of host h to the others; one block per host.
   ticket all_gather(const call& x,
                     const std::vector<std::span<std::byte>>& blocks);
+
+  /// Copies block h of host *root* to host h. The hosts between the two get it,
+  /// too, to pass it on.
+  ticket scatter(const call& x, const std::vector<std::span<std::byte>>& blocks,
+                 std::size_t root);
+
+  /// Copies block h of host h to host *root*, and to the hosts between the two.
+  ticket gather(const call& x, const std::vector<std::span<std::byte>>& blocks,
+                std::size_t root);
 
   /// Returns once job *last* and all before it are done; at most one thread
   /// at a time. Fails with `ec::timeout` at a job's deadline, `ec::rank_failed`
@@ -156,6 +176,10 @@ private:
   };
 
   static job new_job(const call& x, std::uint64_t kind, std::size_t bytes);
+  /// How many hosts after *root* this one is.
+  std::size_t distance_from(std::size_t root) const noexcept {
+    return (index_ + hosts_.size() - root) % hosts_.size();
+  }
   ticket submit(job x);
   void drop_finished();
   job* job_number(ticket x);

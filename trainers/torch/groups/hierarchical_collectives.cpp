@@ -1,11 +1,11 @@
 #include "troupe/trainers/torch/groups/hierarchical_collectives.hpp"
 
 #include <algorithm>
+#include <cassert>
 #include <cstring>
 #include <utility>
 
 #include "troupe/runtime/text.hpp"
-#include "troupe/trainers/torch/groups/segment_chunks.hpp"
 #include "troupe/trainers/train_context.hpp"
 
 namespace troupe::internal {
@@ -35,6 +35,15 @@ std::size_t chunk_limit(std::size_t bytes) {
 reduction partial(const reduction& how) {
   auto op = how.op == reduction_op::average ? reduction_op::sum : how.op;
   return {how.type, op};
+}
+
+/// How hosts add to their sums.
+host_ring::combine_function adding(const reduction& how) {
+  return [how = partial(how)](std::byte* to, const std::byte* from,
+                              std::size_t size) {
+    const std::byte* sources[] = {from, to};
+    how.apply(to, nullptr, sources, 2, size / size_of(how.type));
+  };
 }
 
 /// Adds the time until its end to *sum*.
@@ -172,15 +181,14 @@ void hierarchical_collectives::finish(std::byte* data, const std::byte* from,
     copy_bytes(data, from, count * size_of(how.type));
 }
 
-host_ring::ticket hierarchical_collectives::submit_sum(std::byte* data,
-                                                       std::size_t bytes,
-                                                       const reduction& how) {
-  auto add = [how = partial(how)](std::byte* to, const std::byte* from,
-                                  std::size_t size) {
-    const std::byte* sources[] = {from, to};
-    how.apply(to, nullptr, sources, 2, size / size_of(how.type));
-  };
-  return ring_->all_reduce(ring_call(), {data, bytes}, size_of(how.type), add);
+std::vector<std::span<std::byte>>
+hierarchical_collectives::blocks_of(std::byte* data, std::size_t bytes) const {
+  std::vector<std::span<std::byte>> result;
+  for (auto& host : hosts_)
+    result.emplace_back(data
+                          + static_cast<std::size_t>(host.first_rank) * bytes,
+                        static_cast<std::size_t>(host.ranks) * bytes);
+  return result;
 }
 
 // -- collectives --------------------------------------------------------------
@@ -203,70 +211,86 @@ void hierarchical_collectives::barrier(const call& x) {
 void hierarchical_collectives::all_reduce(const call& x, std::byte* data,
                                           std::size_t count,
                                           const reduction& how) {
-  auto bytes = count * size_of(how.type);
+  auto width = size_of(how.type);
+  auto bytes = count * width;
   auto root = x.fingerprint.root;
-  const bool takes = root < 0 || root == rank();
+  const segment_chunks parts{bytes, chunk_limit(bytes)};
+  chunked_sum sum{parts, how, {}, {}};
+  sum.submit = [&](std::byte* chunk, std::size_t size) {
+    return root < 0
+             ? ring_->all_reduce(ring_call(), {chunk, size}, width, adding(how))
+             : ring_->reduce(ring_call(), {chunk, size}, width, adding(how),
+                             host_of(root));
+  };
+  if (root < 0 || root == rank())
+    sum.take = [&](std::size_t i, const std::byte* from) {
+      finish(data + parts[i].begin, from, parts[i].size / width, how);
+    };
+  add_up(x, data, bytes, sum);
+}
+
+void hierarchical_collectives::add_up(const call& x, std::byte* data,
+                                      std::size_t bytes,
+                                      const chunked_sum& sum) {
   guarded([&] {
     if (bytes <= shared_segment::inline_bytes) {
       open(x, data, bytes);
-      reduce_small(data, count, how, takes);
+      reduce_small(bytes, sum);
       return;
     }
     open(x);
     if (exchange_.ranks() == 1)
-      reduce_alone(data, count, how, takes);
+      reduce_alone(data, bytes, sum);
     else
-      reduce_chunks(data, count, how, takes);
+      reduce_chunks(data, sum);
   });
 }
 
-void hierarchical_collectives::reduce_small(std::byte* data, std::size_t count,
-                                            const reduction& how, bool takes) {
+void hierarchical_collectives::reduce_small(std::size_t bytes,
+                                            const chunked_sum& x) {
   auto* sum = exchange_.result(0);
   if (leads()) {
     std::vector<const std::byte*> sources;
     for (int r = 0; r < exchange_.ranks(); ++r)
       sources.push_back(exchange_.payload(r));
-    partial(how).apply(sum, nullptr, sources.data(), exchange_.ranks(), count);
-    run(submit_sum(sum, count * size_of(how.type), how));
+    partial(x.how).apply(sum, nullptr, sources.data(), exchange_.ranks(),
+                         bytes / size_of(x.how.type));
+    run(x.submit(sum, bytes));
   }
   exchange_.advance();
   exchange_.meet();
-  if (takes)
-    finish(data, sum, count, how);
+  if (x.take)
+    x.take(0, sum);
 }
 
-void hierarchical_collectives::reduce_alone(std::byte* data, std::size_t count,
-                                            const reduction& how, bool takes) {
-  auto bytes = count * size_of(how.type);
+void hierarchical_collectives::reduce_alone(std::byte* data, std::size_t bytes,
+                                            const chunked_sum& x) {
   std::vector<std::byte> copy;
-  if (!takes)
+  if (!x.take)
     copy.assign(data, data + bytes);
-  auto* sum = takes ? data : copy.data();
+  auto* sum = x.take ? data : copy.data();
   // The same chunks as hosts with more ranks.
-  const segment_chunks parts{bytes, chunk_limit(bytes)};
   host_ring::ticket last = 0;
-  for (std::size_t i = 0; i < parts.count(); ++i)
-    last = submit_sum(sum + parts[i].begin, parts[i].size, how);
+  for (std::size_t i = 0; i < x.parts.count(); ++i)
+    last = x.submit(sum + x.parts[i].begin, x.parts[i].size);
   run(last);
-  if (takes)
-    finish(data, sum, count, how);
+  for (std::size_t i = 0; x.take && i < x.parts.count(); ++i)
+    x.take(i, sum + x.parts[i].begin);
 }
 
-void hierarchical_collectives::reduce_chunks(std::byte* data, std::size_t count,
-                                             const reduction& how, bool takes) {
+void hierarchical_collectives::reduce_chunks(const std::byte* data,
+                                             const chunked_sum& x) {
   auto me = exchange_.rank();
   auto local = exchange_.ranks();
-  auto width = size_of(how.type);
-  auto bytes = count * width;
-  const segment_chunks parts{bytes, chunk_limit(bytes)};
+  auto width = size_of(x.how.type);
+  auto& parts = x.parts;
   std::vector<const std::byte*> sources(static_cast<std::size_t>(local));
   std::vector<host_ring::ticket> tickets(parts.count());
   for (std::size_t step = 0; step < parts.count() + ring_steps + 1; ++step) {
     exchange_.meet();
     // All ranks of this host have reduced their slices of this chunk.
     if (auto i = step - 2; leads() && step >= 2 && i < parts.count()) {
-      tickets[i] = submit_sum(exchange_.result(i), parts[i].size, how);
+      tickets[i] = x.submit(exchange_.result(i), parts[i].size);
       if (auto started = thread_->start(tickets[i]); !started)
         fail(started.error());
     }
@@ -279,13 +303,12 @@ void hierarchical_collectives::reduce_chunks(std::byte* data, std::size_t count,
         sources[static_cast<std::size_t>(r)] =
           r == me ? data + part.begin + cut.begin
                   : exchange_.chunk(r, i) + cut.begin;
-      partial(how).apply(exchange_.result(i) + cut.begin, nullptr,
-                         sources.data(), local, cut.size / width);
+      partial(x.how).apply(exchange_.result(i) + cut.begin, nullptr,
+                           sources.data(), local, cut.size / width);
     }
     if (auto i = step - ring_steps - 1;
-        takes && step >= ring_steps + 1 && i < parts.count())
-      finish(data + parts[i].begin, exchange_.result(i), parts[i].size / width,
-             how);
+        x.take && step >= ring_steps + 1 && i < parts.count())
+      x.take(i, exchange_.result(i));
     if (auto i = step - ring_steps;
         leads() && step >= ring_steps && i < parts.count())
       await(tickets[i]);
@@ -319,14 +342,11 @@ void hierarchical_collectives::all_gather(const call& x, const std::byte* in,
                        + part.begin,
                      from, part.size);
       });
-    if (leads()) {
-      std::vector<std::span<std::byte>> blocks;
-      for (auto& host : hosts_)
-        blocks.emplace_back(
-          all.data() + static_cast<std::size_t>(host.first_rank) * bytes,
-          static_cast<std::size_t>(host.ranks) * bytes);
-      run(ring_->all_gather(ring_call(), blocks));
-    }
+    if (leads())
+      run(root < 0
+            ? ring_->all_gather(ring_call(), blocks_of(all.data(), bytes))
+            : ring_->gather(ring_call(), blocks_of(all.data(), bytes),
+                            host_of(root)));
     if (host_takes)
       exchange_.spread(0, all.data(), all.size());
   });
@@ -337,25 +357,56 @@ void hierarchical_collectives::all_gather(const call& x, const std::byte* in,
 void hierarchical_collectives::scatter(const call& x,
                                        const std::vector<const std::byte*>& in,
                                        std::byte* out, std::size_t bytes) {
-  std::vector<std::byte> all(bytes * static_cast<std::size_t>(ranks()));
+  auto from = host_of(x.fingerprint.root);
+  // Who has the parts of this host's ranks.
+  auto giver =
+    from == index_ ? x.fingerprint.root - hosts_[from].first_rank : 0;
+  std::vector<std::byte> all;
+  if (leads() || giver == exchange_.rank())
+    all.resize(bytes * static_cast<std::size_t>(ranks()));
   for (std::size_t r = 0; r < in.size(); ++r)
     copy_bytes(all.data() + r * bytes, in[r], bytes);
   guarded([&] {
     open(x);
-    spread(x.fingerprint.root, all.data(), all.size());
+    if (giver != 0)
+      exchange_.spread(giver, all.empty() ? nullptr : all.data(),
+                       bytes * static_cast<std::size_t>(ranks()));
+    auto blocks = blocks_of(all.data(), bytes);
+    if (leads())
+      run(ring_->scatter(ring_call(), blocks, from));
+    std::vector<const std::byte*> parts;
+    for (int r = 0; giver == exchange_.rank() && r < exchange_.ranks(); ++r)
+      parts.push_back(blocks[index_].data()
+                      + static_cast<std::size_t>(r) * bytes);
+    exchange_.deal(giver, parts, out, bytes);
   });
-  copy_bytes(out, all.data() + static_cast<std::size_t>(rank()) * bytes, bytes);
 }
 
+// Chunk i has part i of all ranks, next to each other.
 void hierarchical_collectives::reduce_scatter(
   const call& x, const std::vector<const std::byte*>& in, std::byte* out,
   std::size_t count, const reduction& how) {
-  auto bytes = count * size_of(how.type);
-  std::vector<std::byte> all(bytes * in.size());
-  for (std::size_t r = 0; r < in.size(); ++r)
-    copy_bytes(all.data() + r * bytes, in[r], bytes);
-  all_reduce(x, all.data(), count * in.size(), how);
-  copy_bytes(out, all.data() + static_cast<std::size_t>(rank()) * bytes, bytes);
+  auto width = size_of(how.type);
+  auto bytes = count * width;
+  auto ranks = in.size();
+  assert(ranks <= shared_segment::chunk_bytes / segment_line);
+  const segment_chunks parts{bytes, chunk_limit(bytes * ranks) / ranks};
+  chunked_sum sum{segment_chunks::of_many(parts, ranks), how, {}, {}};
+  std::vector<std::byte> all(bytes * ranks);
+  for (std::size_t i = 0; i < parts.count(); ++i)
+    for (std::size_t r = 0; r < ranks; ++r)
+      copy_bytes(all.data() + sum.parts[i].begin + r * parts[i].size,
+                 in[r] + parts[i].begin, parts[i].size);
+  sum.submit = [&](std::byte* chunk, std::size_t size) {
+    return ring_->reduce_scatter(ring_call(), blocks_of(chunk, size / ranks),
+                                 width, adding(how));
+  };
+  sum.take = [&](std::size_t i, const std::byte* from) {
+    finish(out + parts[i].begin,
+           from + static_cast<std::size_t>(rank()) * parts[i].size,
+           parts[i].size / width, how);
+  };
+  add_up(x, all.data(), all.size(), sum);
 }
 
 } // namespace troupe::internal

@@ -2,10 +2,12 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "troupe/trainers/ring/ring_thread.hpp"
 #include "troupe/trainers/torch/groups/memory_collectives.hpp"
+#include "troupe/trainers/torch/groups/segment_chunks.hpp"
 #include "troupe/trainers/torch/groups/segment_exchange.hpp"
 
 namespace troupe::internal {
@@ -69,19 +71,31 @@ private:
   /// All ranks get *bytes* at *data* of rank *root*.
   void spread(int root, std::byte* data, std::size_t bytes);
 
-  void reduce_small(std::byte* data, std::size_t count, const reduction& how,
-                    bool takes);
-  void reduce_alone(std::byte* data, std::size_t count, const reduction& how,
-                    bool takes);
-  void reduce_chunks(std::byte* data, std::size_t count, const reduction& how,
-                     bool takes);
+  /// A tensor that is summed chunk by chunk.
+  struct chunked_sum {
+    segment_chunks parts;
+    reduction how;
+    /// Has the ring add a chunk of all hosts.
+    std::function<host_ring::ticket(std::byte* chunk, std::size_t bytes)>
+      submit;
+    /// Takes what this rank needs of that of chunk *i*; empty: nothing.
+    std::function<void(std::size_t i, const std::byte* sum)> take;
+  };
+
+  /// Sums *data* of all ranks; if this rank takes nothing, it stays as it is.
+  void add_up(const call& x, std::byte* data, std::size_t bytes,
+              const chunked_sum& sum);
+  void reduce_small(std::size_t bytes, const chunked_sum& x);
+  void reduce_alone(std::byte* data, std::size_t bytes, const chunked_sum& x);
+  void reduce_chunks(const std::byte* data, const chunked_sum& x);
 
   /// Takes the sum of all ranks at *from*.
   void finish(std::byte* data, const std::byte* from, std::size_t count,
               const reduction& how) const;
 
-  host_ring::ticket submit_sum(std::byte* data, std::size_t bytes,
-                               const reduction& how);
+  /// Of the ranks of each host, if each rank has *bytes* in *data*.
+  std::vector<std::span<std::byte>> blocks_of(std::byte* data,
+                                              std::size_t bytes) const;
 
   segment_exchange& exchange_;
   const std::vector<ring_host> hosts_;

@@ -32,6 +32,14 @@ public:
     size_ = (even + segment_line - 1) / segment_line * segment_line;
   }
 
+  /// The same parts of each of *number* tensors like *one*, next to each other.
+  static segment_chunks of_many(const segment_chunks& one, std::size_t number) {
+    auto result = one;
+    result.bytes_ *= number;
+    result.size_ *= number;
+    return result;
+  }
+
   std::size_t count() const { return count_; }
 
   /// Of all but the last, which may be smaller.

@@ -108,25 +108,8 @@ void segment_collectives::all_gather(const call& x, const std::byte* in,
 void segment_collectives::scatter(const call& x,
                                   const std::vector<const std::byte*>& in,
                                   std::byte* out, std::size_t bytes) {
-  auto me = exchange_.rank();
-  auto root = x.fingerprint.root;
-  auto ranks = static_cast<std::size_t>(exchange_.ranks());
   exchange_.open(x.fingerprint, x.timeout);
-  auto share = chunk_bytes / ranks / segment_line * segment_line;
-  const segment_chunks parts{bytes, share};
-  for (std::size_t step = 0; step < parts.count() + 1; ++step) {
-    exchange_.meet();
-    if (me == root && step < parts.count())
-      for (std::size_t r = 0; r < ranks; ++r)
-        streaming_copy(exchange_.chunk(root, step) + r * share,
-                       in[r] + parts[step].begin, parts[step].size);
-    if (step >= 1)
-      copy_bytes(out + parts[step - 1].begin,
-                 exchange_.chunk(root, step - 1)
-                   + static_cast<std::size_t>(me) * share,
-                 parts[step - 1].size);
-    exchange_.advance();
-  }
+  exchange_.deal(x.fingerprint.root, in, out, bytes);
 }
 
 void segment_collectives::reduce_scatter(

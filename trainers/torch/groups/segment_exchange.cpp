@@ -171,8 +171,29 @@ void segment_exchange::spread(int root, std::byte* data, std::size_t bytes) {
     if (gives && step < parts.count())
       streaming_copy(chunk(root, step), data + parts[step].begin,
                      parts[step].size);
-    if (!gives && step >= 1)
+    if (!gives && data != nullptr && step >= 1)
       copy_bytes(data + parts[step - 1].begin, chunk(root, step - 1),
+                 parts[step - 1].size);
+    advance();
+  }
+}
+
+void segment_exchange::deal(int root, const std::vector<const std::byte*>& in,
+                            std::byte* out, std::size_t bytes) {
+  auto local = static_cast<std::size_t>(ranks());
+  auto share =
+    shared_segment::chunk_bytes / local / segment_line * segment_line;
+  const segment_chunks parts{bytes, share};
+  for (std::size_t step = 0; step < parts.count() + 1; ++step) {
+    meet();
+    if (rank_ == root && step < parts.count())
+      for (std::size_t r = 0; r < local; ++r)
+        streaming_copy(chunk(root, step) + r * share, in[r] + parts[step].begin,
+                       parts[step].size);
+    if (step >= 1)
+      copy_bytes(out + parts[step - 1].begin,
+                 chunk(root, step - 1)
+                   + static_cast<std::size_t>(rank_) * share,
                  parts[step - 1].size);
     advance();
   }

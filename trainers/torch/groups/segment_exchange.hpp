@@ -7,6 +7,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "troupe/runtime/process/shared_segment.hpp"
 #include "troupe/trainers/torch/groups/memory_collectives.hpp"
@@ -90,8 +91,13 @@ public:
     return segment_.chunk_area(rank, step);
   }
 
-  /// Copies *data* of *root* to that of all others, chunk by chunk.
+  /// Copies *data* of *root* to that of all others, chunk by chunk; a rank
+  /// whose *data* is null takes nothing.
   void spread(int root, std::byte* data, std::size_t bytes);
+
+  /// Copies *bytes* at `in[r]` of *root* to *out* of rank r, chunk by chunk.
+  void deal(int root, const std::vector<const std::byte*>& in, std::byte* out,
+            std::size_t bytes);
 
   /// Takes what comes of *rank*: the bytes of *part*, at *from*.
   using take_function =

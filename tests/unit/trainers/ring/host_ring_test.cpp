@@ -1,5 +1,6 @@
 #include "troupe/trainers/ring/ring_thread.hpp"
 
+#include <algorithm>
 #include <csignal>
 #include <cstring>
 #include <latch>
@@ -144,6 +145,100 @@ TEST_P(host_ring_test, gathers_blocks_of_different_sizes) {
     EXPECT_TRUE(done) << done.error().message;
     for (std::size_t i = 0; i < hosts(); ++i)
       EXPECT_EQ(data[i], part(i, 40'000 * i + 1));
+  });
+}
+
+/// Floats of block *i*; block 1 is empty.
+std::size_t size_of_block(std::size_t i) {
+  return i == 1 ? 0 : 30'000 * i + 7;
+}
+
+std::size_t size_of_blocks(std::size_t hosts) {
+  std::size_t result = 0;
+  for (std::size_t i = 0; i < hosts; ++i)
+    result += size_of_block(i);
+  return result;
+}
+
+std::vector<std::span<std::byte>> blocks_of(std::vector<float>& data,
+                                            std::size_t hosts) {
+  std::vector<std::span<std::byte>> result;
+  auto rest = bytes_of(data);
+  for (std::size_t i = 0; i < hosts; ++i) {
+    result.push_back(rest.first(size_of_block(i) * sizeof(float)));
+    rest = rest.subspan(result.back().size());
+  }
+  return result;
+}
+
+/// The floats of *block*.
+std::vector<float> floats_of(std::span<std::byte> block) {
+  std::vector<float> result(block.size() / sizeof(float));
+  if (!result.empty())
+    std::memcpy(result.data(), block.data(), block.size());
+  return result;
+}
+
+TEST_P(host_ring_test, sums_to_one_host_alone) {
+  on_ring([&](host_ring& ring, std::size_t host) {
+    for (std::size_t root = 0; root < hosts(); ++root)
+      for (std::size_t count : {0, 1, 500'000}) {
+        auto data = part(host, count);
+        auto done = ring.run(ring.reduce(call_number(2), bytes_of(data),
+                                         sizeof(float), add_floats, root));
+        EXPECT_TRUE(done) << done.error().message;
+        std::vector<float> sum(count);
+        for (std::size_t i = 1; i <= hosts(); ++i) {
+          auto more = part((root + i) % hosts(), count);
+          for (std::size_t j = 0; j < count; ++j)
+            sum[j] = i == 1 ? more[j] : sum[j] + more[j];
+        }
+        if (host == root) {
+          EXPECT_EQ(data, sum);
+        }
+      }
+  });
+}
+
+TEST_P(host_ring_test, sums_a_block_to_each_host) {
+  on_ring([&](host_ring& ring, std::size_t host) {
+    auto data = part(host, size_of_blocks(hosts()));
+    auto blocks = blocks_of(data, hosts());
+    auto done = ring.run(
+      ring.reduce_scatter(call_number(2), blocks, sizeof(float), add_floats));
+    EXPECT_TRUE(done) << done.error().message;
+    std::vector<float> sum;
+    for (std::size_t i = 1; i <= hosts(); ++i) {
+      auto whole = part((host + i) % hosts(), data.size());
+      auto more = floats_of(blocks_of(whole, hosts())[host]);
+      sum.resize(more.size());
+      for (std::size_t j = 0; j < sum.size(); ++j)
+        sum[j] = i == 1 ? more[j] : sum[j] + more[j];
+    }
+    EXPECT_EQ(floats_of(blocks[host]), sum);
+  });
+}
+
+TEST_P(host_ring_test, moves_blocks_to_and_from_any_host) {
+  on_ring([&](host_ring& ring, std::size_t host) {
+    for (std::size_t root = 0; root < hosts(); ++root) {
+      auto whole = part(root, size_of_blocks(hosts()));
+      auto data = host == root ? whole : std::vector<float>(whole.size());
+      auto blocks = blocks_of(data, hosts());
+      auto given = blocks_of(whole, hosts());
+      auto done = ring.run(ring.scatter(call_number(2), blocks, root));
+      EXPECT_TRUE(done) << done.error().message;
+      EXPECT_EQ(floats_of(blocks[host]), floats_of(given[host]));
+      if (host == root)
+        for (std::size_t i = 0; i < hosts(); ++i)
+          if (i != root)
+            std::ranges::fill(blocks[i], std::byte{0});
+      done = ring.run(ring.gather(call_number(3), blocks, root));
+      EXPECT_TRUE(done) << done.error().message;
+      if (host == root) {
+        EXPECT_EQ(data, whole);
+      }
+    }
   });
 }
 

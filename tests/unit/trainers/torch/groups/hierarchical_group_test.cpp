@@ -1,6 +1,9 @@
 #include "troupe/trainers/torch/groups/hierarchical_group.hpp"
 
+#include <array>
 #include <latch>
+
+#include <sys/socket.h>
 
 #include <gtest/gtest.h>
 
@@ -58,6 +61,182 @@ TEST(hierarchical_group_test, many_hosts_get_the_same_bits) {
     EXPECT_EQ(failures,
               std::vector<std::string>(static_cast<std::size_t>(ranks)));
   }
+}
+
+// Inside a host in order of rank; then along the ring, from the host after the
+// one that gets the sum.
+TEST(hierarchical_group_test, the_parts_of_a_sum_are_added_in_a_fixed_order) {
+  constexpr int ranks = 5;
+  const std::array<std::pair<int, int>, 3> hosts{{{0, 2}, {2, 4}, {4, 5}}};
+  constexpr std::int64_t count = 200'003;
+  tensors all;
+  for (int rank = 0; rank < ranks; ++rank)
+    all.push_back(
+      (at::arange(count * ranks, at::kLong) * (rank + 3) % 1009).to(at::kFloat)
+      / (rank + 7.0F));
+  tensors sums;
+  for (auto [first, end] : hosts) {
+    sums.push_back(all[static_cast<std::size_t>(first)].clone());
+    for (auto rank = first + 1; rank < end; ++rank)
+      sums.back() += all[static_cast<std::size_t>(rank)];
+  }
+  test::hierarchical_meeting_place place{ranks, false, 3};
+  auto failures = test::run_threads(ranks, [&](int rank) {
+    auto group = place.group(0, rank, ranks);
+    auto out = at::empty({count}, at::kFloat);
+    auto in = all[static_cast<std::size_t>(rank)].clone();
+    test::reduce_scatter_single(*group, out, in)->wait();
+    auto host = static_cast<std::size_t>(rank / 2);
+    auto sum = sums[(host + 1) % 3] + sums[(host + 2) % 3] + sums[host];
+    test::check(at::equal(out, sum.narrow(0, rank * count, count)), "the bits");
+    test::check(at::equal(in, all[static_cast<std::size_t>(rank)]),
+                "the input");
+  });
+  EXPECT_EQ(failures, std::vector<std::string>(ranks));
+}
+
+/// Counts what it sends.
+class counting_link final : public socket_link {
+public:
+  counting_link(int socket, std::size_t& sent)
+    : socket_link(unique_fd{socket}), sent_(sent) {}
+
+  std::optional<std::size_t> send(std::span<const std::byte> bytes) override {
+    auto moved = socket_link::send(bytes);
+    sent_ += moved.value_or(0);
+    return moved;
+  }
+
+private:
+  std::size_t& sent_;
+};
+
+/// What each of three hosts with two ranks sends to the next one while its
+/// ranks do *what*, in units of *unit* bytes.
+std::vector<double>
+traffic_of(std::size_t unit,
+           const std::function<void(memory_collectives&, std::size_t)>& what) {
+  constexpr std::size_t count = 3;
+  const std::vector<ring_host> hosts{{"a", 0, 2}, {"b", 2, 2}, {"c", 4, 2}};
+  std::vector<std::size_t> sent(count);
+  std::vector<shared_segment> segments;
+  std::array<std::unique_ptr<byte_link>, count> next;
+  std::array<std::unique_ptr<byte_link>, count> previous;
+  for (std::size_t i = 0; i < count; ++i) {
+    segments.push_back(*shared_segment::create(2));
+    int ends[2];
+    test::check(
+      ::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends)
+        == 0,
+      "no sockets");
+    next[i] = std::make_unique<counting_link>(ends[0], sent[i]);
+    previous[(i + 1) % count] =
+      std::make_unique<socket_link>(unique_fd{ends[1]});
+  }
+  auto failures = test::run_threads(2 * count, [&](int rank) {
+    auto host = static_cast<std::size_t>(rank) / 2;
+    segment_exchange exchange{
+      *shared_segment::attach(segments[host].descriptor()), rank % 2,
+      hosts[host].first_rank};
+    std::unique_ptr<host_ring> ring;
+    if (rank % 2 == 0)
+      ring =
+        std::make_unique<host_ring>(hosts, host, std::move(next[host]),
+                                    std::move(previous[host]), describe_note);
+    hierarchical_collectives group{exchange, hosts, host, std::move(ring)};
+    what(group, static_cast<std::size_t>(rank));
+    group.close();
+  });
+  EXPECT_EQ(failures, std::vector<std::string>(2 * count));
+  std::vector<double> result;
+  for (auto bytes : sent)
+    result.push_back(
+      std::round(static_cast<double>(bytes) / static_cast<double>(unit) * 10)
+      / 10);
+  return result;
+}
+
+// A unit is the tensor of a rank; headers are less than a tenth of it.
+TEST(hierarchical_traffic_test, hosts_send_only_what_others_need) {
+  constexpr std::size_t elements = 300'000;
+  constexpr auto unit = elements * sizeof(float);
+  const reduction sum{element_type::float32, reduction_op::sum};
+  auto call = [](collective_kind kind, int root = -1) {
+    return memory_collectives::call{{.kind = kind, .root = root}, 60s};
+  };
+  using buffers = std::vector<std::vector<std::byte>>;
+  using units = std::vector<double>;
+  auto pointers = [](buffers& x) {
+    std::vector<std::byte*> result;
+    for (auto& buffer : x)
+      result.push_back(buffer.data());
+    return result;
+  };
+  auto constants = [&](buffers& x) {
+    auto all = pointers(x);
+    return std::vector<const std::byte*>{all.begin(), all.end()};
+  };
+  auto one = [] { return std::vector<std::byte>(unit); };
+  auto each = [&] { return buffers(6, one()); };
+  EXPECT_EQ(traffic_of(unit,
+                       [&](auto& group, auto) {
+                         auto data = one();
+                         group.all_reduce(call(collective_kind::all_reduce),
+                                          data.data(), elements, sum);
+                       }),
+            (units{1.3, 1.3, 1.3}));
+  EXPECT_EQ(traffic_of(unit,
+                       [&](auto& group, auto) {
+                         auto data = one();
+                         group.all_reduce(call(collective_kind::reduce, 3),
+                                          data.data(), elements, sum);
+                       }),
+            (units{1, 0, 1}));
+  EXPECT_EQ(traffic_of(unit,
+                       [&](auto& group, auto) {
+                         auto data = one();
+                         group.broadcast(call(collective_kind::broadcast, 3),
+                                         data.data(), unit);
+                       }),
+            (units{0, 1, 1}));
+  EXPECT_EQ(traffic_of(unit,
+                       [&](auto& group, auto) {
+                         auto data = one();
+                         auto all = each();
+                         group.all_gather(call(collective_kind::all_gather),
+                                          data.data(), unit, pointers(all));
+                       }),
+            (units{4, 4, 4}));
+  EXPECT_EQ(traffic_of(unit,
+                       [&](auto& group, auto rank) {
+                         auto data = one();
+                         auto all = rank == 3 ? each() : buffers{};
+                         group.all_gather(call(collective_kind::gather, 3),
+                                          data.data(), unit, pointers(all));
+                       }),
+            (units{4, 0, 2}));
+  EXPECT_EQ(traffic_of(unit,
+                       [&](auto& group, auto rank) {
+                         auto data = one();
+                         auto all = rank == 3 ? each() : buffers{};
+                         group.scatter(call(collective_kind::scatter, 3),
+                                       constants(all), data.data(), unit);
+                       }),
+            (units{0, 4, 2}));
+  EXPECT_EQ(traffic_of(unit,
+                       [&](auto& group, auto) {
+                         auto data = one();
+                         auto all = each();
+                         group.reduce_scatter(
+                           call(collective_kind::reduce_scatter),
+                           constants(all), data.data(), elements, sum);
+                       }),
+            (units{4, 4, 4}));
+  EXPECT_EQ(traffic_of(unit,
+                       [&](auto& group, auto) {
+                         group.barrier(call(collective_kind::barrier));
+                       }),
+            (units{0, 0, 0}));
 }
 
 TEST(hierarchical_group_test, ranks_of_two_hosts_that_differ_learn_it) {

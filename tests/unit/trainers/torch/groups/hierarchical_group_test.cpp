@@ -1,6 +1,7 @@
 #include "troupe/trainers/torch/groups/hierarchical_group.hpp"
 
 #include <array>
+#include <cmath>
 #include <latch>
 
 #include <sys/socket.h>
@@ -111,132 +112,129 @@ private:
   std::size_t& sent_;
 };
 
-/// What each of three hosts with two ranks sends to the next one while its
-/// ranks do *what*, in units of *unit* bytes.
-std::vector<double>
-traffic_of(std::size_t unit,
-           const std::function<void(memory_collectives&, std::size_t)>& what) {
-  constexpr std::size_t count = 3;
-  const std::vector<ring_host> hosts{{"a", 0, 2}, {"b", 2, 2}, {"c", 4, 2}};
-  std::vector<std::size_t> sent(count);
-  std::vector<shared_segment> segments;
-  std::array<std::unique_ptr<byte_link>, count> next;
-  std::array<std::unique_ptr<byte_link>, count> previous;
-  for (std::size_t i = 0; i < count; ++i) {
-    segments.push_back(*shared_segment::create(2));
-    int ends[2];
-    test::check(
-      ::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends)
-        == 0,
-      "no sockets");
-    next[i] = std::make_unique<counting_link>(ends[0], sent[i]);
-    previous[(i + 1) % count] =
-      std::make_unique<socket_link>(unique_fd{ends[1]});
+/// Three hosts with two ranks each. A unit is the tensor of a rank; headers are
+/// less than a tenth of it.
+class hierarchical_traffic_test : public testing::Test {
+protected:
+  static constexpr std::size_t count = 3;
+  static constexpr std::size_t elements = 300'000;
+  static constexpr auto unit = elements * sizeof(float);
+  static constexpr reduction sum{element_type::float32, reduction_op::sum};
+
+  using units = std::vector<double>;
+  using tensor = std::vector<std::byte>;
+
+  static memory_collectives::call call(collective_kind kind, int root = -1) {
+    return {{.kind = kind, .root = root}, 60s};
   }
-  auto failures = test::run_threads(2 * count, [&](int rank) {
-    auto host = static_cast<std::size_t>(rank) / 2;
-    segment_exchange exchange{
-      *shared_segment::attach(segments[host].descriptor()), rank % 2,
-      hosts[host].first_rank};
-    std::unique_ptr<host_ring> ring;
-    if (rank % 2 == 0)
-      ring =
-        std::make_unique<host_ring>(hosts, host, std::move(next[host]),
-                                    std::move(previous[host]), describe_note);
-    hierarchical_collectives group{exchange, hosts, host, std::move(ring)};
-    what(group, static_cast<std::size_t>(rank));
-    group.close();
+
+  /// One for each rank, if *takes*.
+  static std::vector<tensor> one_each(bool takes = true) {
+    return std::vector<tensor>(takes ? 2 * count : 0, tensor(unit));
+  }
+
+  template <class Byte>
+  static std::vector<Byte*> pointers(std::vector<tensor>& x) {
+    std::vector<Byte*> result;
+    for (auto& each : x)
+      result.push_back(each.data());
+    return result;
+  }
+
+  /// What each host sends to the next one while its ranks do *what*, which is
+  /// called with the group, the rank and its tensor.
+  template <class What>
+  units traffic_of(What what) {
+    std::vector<std::size_t> sent(count);
+    connect(sent);
+    auto failures = test::run_threads(2 * count, [&](int rank) {
+      auto host = static_cast<std::size_t>(rank) / 2;
+      segment_exchange exchange{
+        *shared_segment::attach(segments_[host].descriptor()), rank % 2,
+        hosts_[host].first_rank};
+      std::unique_ptr<host_ring> ring;
+      if (rank % 2 == 0)
+        ring = std::make_unique<host_ring>(hosts_, host, std::move(next_[host]),
+                                           std::move(previous_[host]),
+                                           describe_note);
+      hierarchical_collectives group{exchange, hosts_, host, std::move(ring)};
+      tensor own(unit);
+      what(group, rank, own.data());
+      group.close();
+    });
+    EXPECT_EQ(failures, std::vector<std::string>(2 * count));
+    units result;
+    for (auto bytes : sent)
+      result.push_back(std::round(static_cast<double>(bytes) / unit * 10) / 10);
+    return result;
+  }
+
+private:
+  /// Afresh: a group ends with its ring.
+  void connect(std::vector<std::size_t>& sent) {
+    segments_.clear();
+    for (std::size_t i = 0; i < count; ++i) {
+      segments_.push_back(*shared_segment::create(2));
+      int ends[2];
+      constexpr auto type = SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK;
+      test::check(::socketpair(AF_UNIX, type, 0, ends) == 0, "no sockets");
+      next_[i] = std::make_unique<counting_link>(ends[0], sent[i]);
+      previous_[(i + 1) % count] =
+        std::make_unique<socket_link>(unique_fd{ends[1]});
+    }
+  }
+
+  const std::vector<ring_host> hosts_{{"a", 0, 2}, {"b", 2, 2}, {"c", 4, 2}};
+  std::vector<shared_segment> segments_;
+  std::array<std::unique_ptr<byte_link>, count> next_;
+  std::array<std::unique_ptr<byte_link>, count> previous_;
+};
+
+TEST_F(hierarchical_traffic_test, sums_travel_as_far_as_they_are_needed) {
+  using kind = collective_kind;
+  auto all_reduce = traffic_of([](auto& group, int, std::byte* own) {
+    group.all_reduce(call(kind::all_reduce), own, elements, sum);
   });
-  EXPECT_EQ(failures, std::vector<std::string>(2 * count));
-  std::vector<double> result;
-  for (auto bytes : sent)
-    result.push_back(
-      std::round(static_cast<double>(bytes) / static_cast<double>(unit) * 10)
-      / 10);
-  return result;
+  EXPECT_EQ(all_reduce, (units{1.3, 1.3, 1.3}));
+  auto reduce = traffic_of([](auto& group, int, std::byte* own) {
+    group.all_reduce(call(kind::reduce, 3), own, elements, sum);
+  });
+  EXPECT_EQ(reduce, (units{1, 0, 1}));
+  auto reduce_scatter = traffic_of([](auto& group, int, std::byte* own) {
+    auto all = one_each();
+    group.reduce_scatter(call(kind::reduce_scatter),
+                         pointers<const std::byte>(all), own, elements, sum);
+  });
+  EXPECT_EQ(reduce_scatter, (units{4, 4, 4}));
 }
 
-// A unit is the tensor of a rank; headers are less than a tenth of it.
-TEST(hierarchical_traffic_test, hosts_send_only_what_others_need) {
-  constexpr std::size_t elements = 300'000;
-  constexpr auto unit = elements * sizeof(float);
-  const reduction sum{element_type::float32, reduction_op::sum};
-  auto call = [](collective_kind kind, int root = -1) {
-    return memory_collectives::call{{.kind = kind, .root = root}, 60s};
-  };
-  using buffers = std::vector<std::vector<std::byte>>;
-  using units = std::vector<double>;
-  auto pointers = [](buffers& x) {
-    std::vector<std::byte*> result;
-    for (auto& buffer : x)
-      result.push_back(buffer.data());
-    return result;
-  };
-  auto constants = [&](buffers& x) {
-    auto all = pointers(x);
-    return std::vector<const std::byte*>{all.begin(), all.end()};
-  };
-  auto one = [] { return std::vector<std::byte>(unit); };
-  auto each = [&] { return buffers(6, one()); };
-  EXPECT_EQ(traffic_of(unit,
-                       [&](auto& group, auto) {
-                         auto data = one();
-                         group.all_reduce(call(collective_kind::all_reduce),
-                                          data.data(), elements, sum);
-                       }),
-            (units{1.3, 1.3, 1.3}));
-  EXPECT_EQ(traffic_of(unit,
-                       [&](auto& group, auto) {
-                         auto data = one();
-                         group.all_reduce(call(collective_kind::reduce, 3),
-                                          data.data(), elements, sum);
-                       }),
-            (units{1, 0, 1}));
-  EXPECT_EQ(traffic_of(unit,
-                       [&](auto& group, auto) {
-                         auto data = one();
-                         group.broadcast(call(collective_kind::broadcast, 3),
-                                         data.data(), unit);
-                       }),
-            (units{0, 1, 1}));
-  EXPECT_EQ(traffic_of(unit,
-                       [&](auto& group, auto) {
-                         auto data = one();
-                         auto all = each();
-                         group.all_gather(call(collective_kind::all_gather),
-                                          data.data(), unit, pointers(all));
-                       }),
-            (units{4, 4, 4}));
-  EXPECT_EQ(traffic_of(unit,
-                       [&](auto& group, auto rank) {
-                         auto data = one();
-                         auto all = rank == 3 ? each() : buffers{};
-                         group.all_gather(call(collective_kind::gather, 3),
-                                          data.data(), unit, pointers(all));
-                       }),
-            (units{4, 0, 2}));
-  EXPECT_EQ(traffic_of(unit,
-                       [&](auto& group, auto rank) {
-                         auto data = one();
-                         auto all = rank == 3 ? each() : buffers{};
-                         group.scatter(call(collective_kind::scatter, 3),
-                                       constants(all), data.data(), unit);
-                       }),
-            (units{0, 4, 2}));
-  EXPECT_EQ(traffic_of(unit,
-                       [&](auto& group, auto) {
-                         auto data = one();
-                         auto all = each();
-                         group.reduce_scatter(
-                           call(collective_kind::reduce_scatter),
-                           constants(all), data.data(), elements, sum);
-                       }),
-            (units{4, 4, 4}));
-  EXPECT_EQ(traffic_of(unit,
-                       [&](auto& group, auto) {
-                         group.barrier(call(collective_kind::barrier));
-                       }),
-            (units{0, 0, 0}));
+TEST_F(hierarchical_traffic_test, tensors_travel_as_far_as_they_are_needed) {
+  using kind = collective_kind;
+  auto broadcast = traffic_of([](auto& group, int, std::byte* own) {
+    group.broadcast(call(kind::broadcast, 3), own, unit);
+  });
+  EXPECT_EQ(broadcast, (units{0, 1, 1}));
+  auto all_gather = traffic_of([](auto& group, int, std::byte* own) {
+    auto all = one_each();
+    group.all_gather(call(kind::all_gather), own, unit,
+                     pointers<std::byte>(all));
+  });
+  EXPECT_EQ(all_gather, (units{4, 4, 4}));
+  auto gather = traffic_of([](auto& group, int rank, std::byte* own) {
+    auto all = one_each(rank == 3);
+    group.all_gather(call(kind::gather, 3), own, unit,
+                     pointers<std::byte>(all));
+  });
+  EXPECT_EQ(gather, (units{4, 0, 2}));
+  auto scatter = traffic_of([](auto& group, int rank, std::byte* own) {
+    auto all = one_each(rank == 3);
+    group.scatter(call(kind::scatter, 3), pointers<const std::byte>(all), own,
+                  unit);
+  });
+  EXPECT_EQ(scatter, (units{0, 4, 2}));
+  auto barrier = traffic_of(
+    [](auto& group, int, std::byte*) { group.barrier(call(kind::barrier)); });
+  EXPECT_EQ(barrier, (units{0, 0, 0}));
 }
 
 TEST(hierarchical_group_test, ranks_of_two_hosts_that_differ_learn_it) {

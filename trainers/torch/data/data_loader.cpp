@@ -5,6 +5,7 @@
 
 #include <ATen/Parallel.h>
 #include <c10/util/StringUtil.h>
+#include <c10/util/Type.h>
 #include <dlfcn.h>
 
 #include "troupe/trainers/rank_link.hpp"
@@ -40,6 +41,14 @@ c10::Device check_loader_options(train_context& context,
   auto* plane = std::any_cast<plane_type>(&rank_access{context}.data_plane());
   auto moves = options.move_to_device && plane != nullptr;
   return moves ? (*plane)->device : c10::Device{c10::kCPU};
+}
+
+void check_has_samples(std::int64_t samples, const std::type_info& dataset) {
+  if (samples == 0)
+    throw train_error{
+      {ec::invalid_argument,
+       c10::str("prepare_data_loader: the dataset has no samples: size() of ",
+                c10::demangle(dataset.name()), " is 0")}};
 }
 
 loader_activity::loader_activity(train_context& context)

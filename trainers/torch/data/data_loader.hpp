@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <stop_token>
+#include <typeinfo>
 #include <utility>
 #include <vector>
 
@@ -269,11 +270,16 @@ namespace internal {
 c10::Device check_loader_options(train_context& context,
                                  const data_loader_options& options);
 
+/// Throws `train_error` if *samples*, those of a *dataset*, are 0: an epoch
+/// would train nothing.
+void check_has_samples(std::int64_t samples, const std::type_info& dataset);
+
 } // namespace internal
 
 /// This rank's loader over *dataset*: divided among the ranks of *context*, its
 /// batches on the rank's device. Must be called with equal arguments on every
-/// rank. Throws `train_error` for options out of range.
+/// rank. Throws `train_error` for options out of range, and for a dataset
+/// without samples.
 ///
 /// *dataset* has `size()` and either `get(index)`, whose samples are combined
 /// by its own `collate(std::vector<sample>) const` or `troupe::collate`, or
@@ -293,7 +299,9 @@ data_loader<Dataset>
 prepare_data_loader(train_context& context, std::shared_ptr<Dataset> dataset,
                     const data_loader_options& options = {}) {
   auto device = internal::check_loader_options(context, options);
-  distributed_sampler sampler{internal::dataset_size(*dataset),
+  auto samples = internal::dataset_size(*dataset);
+  internal::check_has_samples(samples, typeid(Dataset));
+  distributed_sampler sampler{samples,
                               {.batch_size = options.batch_size,
                                .rank = context.rank(),
                                .world_size = context.world_size(),

@@ -48,6 +48,28 @@ std::vector<std::string> folders_in(const fs::path& root) {
   return result;
 }
 
+std::vector<fs::path> images_below(const fs::path& folder) {
+  std::vector<fs::path> result;
+  boost::system::error_code code;
+  auto i = fs::recursive_directory_iterator{folder, code};
+  for (; !code && i != fs::recursive_directory_iterator{}; i.increment(code)) {
+    auto& path = i->path();
+    if (!is_image(path))
+      continue;
+    auto found = value_or_throw(look_up(path));
+    if (!found.exists())
+      throw_invalid_argument(path.string(),
+                             " leads to no file: it is a link whose target is "
+                             "missing, or the file is gone");
+    if (found.is_file())
+      result.push_back(path);
+  }
+  if (code)
+    throw train_error{storage_error("list", folder, code.value())};
+  std::ranges::sort(result);
+  return result;
+}
+
 } // namespace
 
 image_folder::image_folder(const fs::path& root, image_transform transform)
@@ -61,10 +83,9 @@ image_folder::image_folder(const fs::path& root, image_transform transform)
   for (std::size_t label = 0; label < found->classes.size(); ++label) {
     auto& name = found->classes[label];
     auto before = found->files.size();
-    for (auto& path : value_or_throw(files_below(root / name)))
-      if (is_image(path))
-        found->files.push_back({path.lexically_relative(root).string(),
-                                static_cast<std::int64_t>(label)});
+    for (auto& path : images_below(root / name))
+      found->files.push_back({path.lexically_relative(root).string(),
+                              static_cast<std::int64_t>(label)});
     if (found->files.size() == before)
       throw_invalid_argument((root / name).string(),
                              " has no images: no file below it ends in .jpg, "

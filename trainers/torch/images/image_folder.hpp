@@ -27,7 +27,8 @@ public:
   using sample = std::pair<at::Tensor, std::int64_t>;
 
   /// Lists the files below *root*. Throws `train_error` that names the folder
-  /// if it cannot be read, has no classes, or a class has no images.
+  /// if it cannot be read, has no classes, or a class has no images; and a link
+  /// to an image that is missing.
   explicit image_folder(const fs::path& root, image_transform transform = {});
 
   std::int64_t size() const noexcept;

@@ -498,6 +498,18 @@ TEST(data_loader_test, refuses_options_out_of_range) {
   EXPECT_THROW(with({.prefetch = 0}), train_error);
 }
 
+TEST(data_loader_test, refuses_a_dataset_without_samples) {
+  auto context = make_context();
+  try {
+    prepare_data_loader(context, counting_dataset{0});
+    FAIL() << "nothing was thrown";
+  } catch (const train_error& x) {
+    EXPECT_EQ(x.reason().message,
+              "prepare_data_loader: the dataset has no samples: size() of "
+              "(anonymous namespace)::counting_dataset is 0");
+  }
+}
+
 TEST(data_loader_test, makes_batches_by_a_function_that_is_given) {
   auto context = make_context();
   for (int workers : {0, 2}) {

@@ -239,6 +239,14 @@ TEST_F(image_folder_test, names_a_folder_without_images) {
               HasSubstr((root_ / "none").string()));
 }
 
+TEST_F(image_folder_test, names_a_link_to_a_picture_that_is_missing) {
+  fs::create_symlink(root_ / "dog/a.jpeg", root_ / "cat/d.jpg");
+  EXPECT_EQ(image_folder{root_.path()}.size(), 4);
+  fs::create_symlink("gone.png", root_ / "cat/e.png");
+  EXPECT_THAT(failure_of([&] { image_folder{root_.path()}; }),
+              HasSubstr((root_ / "cat/e.png").string() + " leads to no file"));
+}
+
 TEST_F(image_folder_test, names_sample_and_path_of_a_file_that_is_damaged) {
   auto jpeg = bytes_of(root_ / "dog/a.jpeg");
   write_bytes(root_ / "dog/a.jpeg", jpeg.substr(0, 300));

@@ -28,24 +28,40 @@ bool has_folders(const std::string& given) {
   return given.find('/') != given.npos || given.starts_with('.');
 }
 
-expected<fs::path> with_id(const std::string& id,
-                           const storage_content& storage) {
-  std::vector<fs::path> found;
-  for (auto& path : storage.runs)
-    if (auto x = read_description(path); x && x->id.starts_with(id))
-      found.push_back(path);
-  if (found.size() == 1)
-    return found.front();
-  if (found.empty())
-    return failure(ec::invalid_argument, "no run has such an id");
-  return failure(ec::invalid_argument,
-                 concat("the ids of ", found.size(), " runs begin with ", id,
-                        ": ", found[0].filename().string(), ", ",
-                        found[1].filename().string(),
-                        found.size() > 2 ? ", ..." : ""));
+/// "the run a, the run b and the sweep c"
+std::string names_of(const std::vector<fs::path>& runs,
+                     const std::vector<fs::path>& sweeps) {
+  std::vector<std::string> all;
+  for (auto& x : runs)
+    all.push_back("the run " + x.filename().string());
+  for (auto& x : sweeps)
+    all.push_back("the sweep " + x.filename().string());
+  auto last = std::move(all.back());
+  all.pop_back();
+  return joined(all, ", ") + " and " + last;
 }
 
 } // namespace
+
+expected<std::optional<found_id>> find_id(const std::string& id,
+                                          const storage_content& storage) {
+  std::vector<fs::path> runs, sweeps;
+  for (auto& path : storage.runs)
+    if (auto x = read_description(path); x && x->id.starts_with(id))
+      runs.push_back(path);
+  for (auto& path : storage.sweeps)
+    if (auto x = read_sweep_description(path); x && x->id.starts_with(id))
+      sweeps.push_back(path);
+  if (runs.size() + sweeps.size() > 1)
+    return failure(ec::invalid_argument,
+                   concat("the id ", id, " is that of ", names_of(runs, sweeps),
+                          ": give a name, or more digits"));
+  if (!runs.empty())
+    return found_id{runs.front(), false};
+  if (!sweeps.empty())
+    return found_id{sweeps.front(), true};
+  return std::nullopt;
+}
 
 bool is_id(const std::string& text) {
   return text.size() >= 6
@@ -138,6 +154,18 @@ expected<std::vector<fs::path>> paths_named(const std::string& given,
                             : std::vector{in_storage, as_path};
 }
 
+namespace {
+
+tl::unexpected<error> refuse_sweep(const fs::path& path) {
+  return failure(ec::invalid_argument,
+                 path.string()
+                   + " is a sweep, and not a run: troupe show lists its "
+                     "trials, which are named as in "
+                   + path.filename().string() + '/' + trial_name(0));
+}
+
+} // namespace
+
 expected<fs::path> find_run(const std::string& given, const fs::path& storage) {
   TROUPE_TRY(auto as_path, plain_path(given));
   TROUPE_TRY(auto paths, paths_named(given, storage));
@@ -151,11 +179,7 @@ expected<fs::path> find_run(const std::string& given, const fs::path& storage) {
       return path;
     TROUPE_TRY(auto sweep, is_sweep(path));
     if (sweep)
-      return failure(ec::invalid_argument,
-                     path.string()
-                       + " is a sweep, and not a run: troupe show lists its "
-                         "trials, which are named as in "
-                       + path.filename().string() + '/' + trial_name(0));
+      return refuse_sweep(path);
     if (is_path || path == paths.front())
       return expect_run_folder(path).map([&] { return path; });
   }
@@ -167,10 +191,12 @@ expected<fs::path> find_run(const std::string& given, const fs::path& storage) {
     for (auto all : {&among->runs, &among->sweeps})
       for (auto& x : *all)
         names.push_back(x.filename().string());
-  if (!is_path && among && is_id(given))
-    if (auto found = with_id(given, *among);
-        found || found.error().message.starts_with("the ids"))
-      return found;
+  if (!is_path && among && is_id(given)) {
+    TROUPE_TRY(auto found, find_id(given, *among));
+    if (found)
+      return found->is_sweep ? expected<fs::path>{refuse_sweep(found->path)}
+                             : found->path;
+  }
   auto name = is_path ? as_path.filename().string() : given;
   return failure(ec::invalid_argument,
                  (is_path

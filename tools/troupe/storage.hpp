@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,17 @@ expected<fs::path> storage_folder(const std::string& given);
 
 /// Whether *text* may be the first digits of an id.
 bool is_id(const std::string& text);
+
+/// What an id leads to.
+struct found_id {
+  fs::path path;
+  bool is_sweep = false;
+};
+
+/// The run or the sweep in *storage* whose id begins with *id*. Nothing: there
+/// is none. `ec::invalid_argument` that names them: there are several.
+expected<std::optional<found_id>> find_id(const std::string& id,
+                                          const storage_content& storage);
 
 /// What *given* may name, in the order of looking: a path, a name in *storage*.
 expected<std::vector<fs::path>> paths_named(const std::string& given,

@@ -119,23 +119,6 @@ std::string facts_text(const found_sweep& x) {
   return pairs_text(facts);
 }
 
-/// The only sweep in *storage* whose id begins with *id*; nothing: there is no
-/// such one, or there are several.
-std::optional<fs::path> with_id(const std::string& id,
-                                const fs::path& storage) {
-  std::optional<fs::path> result;
-  auto among = look_into(storage);
-  if (!among)
-    return result;
-  for (auto& path : among->sweeps)
-    if (auto x = read_sweep_description(path); x && x->id.starts_with(id)) {
-      if (result)
-        return std::nullopt;
-      result = path;
-    }
-  return result;
-}
-
 } // namespace
 
 std::string found_sweep::state_name() const {
@@ -216,7 +199,12 @@ expected<std::optional<fs::path>> find_sweep(const std::string& given,
     if (found)
       return std::optional{path};
   }
-  return is_id(given) ? with_id(given, storage) : std::optional<fs::path>{};
+  auto among = look_into(storage);
+  if (!among || !is_id(given))
+    return std::nullopt;
+  return find_id(given, *among).map([](const std::optional<found_id>& x) {
+    return x && x->is_sweep ? std::optional{x->path} : std::nullopt;
+  });
 }
 
 bool has_ended(const found_sweep& x) {

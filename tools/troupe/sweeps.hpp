@@ -59,8 +59,8 @@ bool has_ended(const found_sweep& x);
 expected<process_identity> ask_sweep_to_end(const fs::path& path, bool preempt);
 
 /// The folder of the sweep called *given*: a path, a name in *storage*, or the
-/// first digits of an id.
-/// Nothing: that is not one, or what is looked at before is a run.
+/// first digits of an id. Nothing: that is not one, or what is looked at before
+/// is a run. `ec::invalid_argument`: several runs and sweeps have such an id.
 expected<std::optional<fs::path>> find_sweep(const std::string& given,
                                              const fs::path& storage);
 

@@ -2,6 +2,7 @@
 
   sweeps_test.py TROUPE GATED_RUN [unittest arguments]
 """
+import json
 import subprocess
 import unittest
 from pathlib import Path
@@ -106,6 +107,20 @@ class ShowTest(SweepTest):
         errors = base.troupe("tail", "search", "-s", self.storage, code=2)[1]
         self.assertIn("search is a sweep, and not a run: troupe show lists its trials, which are named as in search/trial-0000", errors)
         self.assertIn("did you mean", base.troupe("show", "serch", "-s", self.storage, code=2)[1])
+
+    def test_an_id_of_a_run_and_a_sweep_is_refused_and_names_both(self):
+        self.runs.make("search", "--sweep", 1)
+        run = self.runs.make("digits")
+        number = self.found()["id"]
+        self.assertEqual(base.troupe_json("show", number[:6], "-s", self.storage)["name"], "search")
+        self.assertIn("search is a sweep, and not a run", base.troupe("tail", number[:6], "-s", self.storage, code=2)[1])
+        described = json.loads((run / "run.json").read_text())
+        (run / "run.json").write_bytes(base.signed({**described, "id": number}))
+        for verb in ("show", "stop", "rm", "tail", "verify"):
+            errors = base.troupe(verb, number[:6], "-s", self.storage, code=2)[1]
+            self.assertIn(f"the id {number[:6]} is that of the run digits and the sweep search: give a name, or more digits", errors)
+        self.assertEqual(base.troupe_json("show", "search", "-s", self.storage)["id"], number)
+        self.assertEqual(base.troupe_json("show", "digits", "-s", self.storage)["id"], number)
 
     def test_a_run_is_refused_the_name_of_a_sweep_and_the_reverse(self):
         self.runs.make("search", "--sweep", 1)

@@ -13,6 +13,9 @@
 
 namespace troupe::internal {
 
+/// More cannot be told apart by color and dashes.
+inline constexpr std::size_t max_compared_runs = 32;
+
 /// Several runs side by side.
 struct comparison {
   struct run {

@@ -17,9 +17,6 @@ using namespace internal;
 
 namespace {
 
-/// More cannot be told apart by color and dashes.
-constexpr int max_runs = 32;
-
 struct compare_arguments {
   std::vector<std::string> runs;
   std::string storage;
@@ -156,12 +153,12 @@ verb compare_verb() {
             auto x = std::make_shared<compare_arguments>();
             app
               .add_option("RUN", x->runs,
-                          concat("a sweep, or 2 to ", max_runs,
+                          concat("a sweep, or 2 to ", max_compared_runs,
                                  " runs: names, folders, or the first\n6 "
                                  "digits of ids or more"))
               ->option_text(" ")
               ->required()
-              ->expected(1, max_runs)
+              ->expected(1, int{max_compared_runs})
               ->check(not_empty);
             add_storage(app, x->storage);
             add_json(app, x->json);

@@ -9,6 +9,7 @@
 #include <set>
 #include <utility>
 
+#include "troupe/callbacks/report_page/comparison.hpp"
 #include "troupe/callbacks/report_page/page_data.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/text.hpp"
@@ -237,10 +238,11 @@ std::uint64_t live_storage::version(const std::string& name) const {
 }
 
 std::optional<fs::path> live_storage::path_of(const std::string& name) const {
-  auto i = runs_.find(name);
-  if (i == runs_.end())
-    return std::nullopt;
-  return i->second.path;
+  if (auto run = runs_.find(name); run != runs_.end())
+    return run->second.path;
+  if (auto sweep = sweeps_.find(name); sweep != sweeps_.end())
+    return sweep->second.path;
+  return std::nullopt;
 }
 
 const found_run& live_storage::facts_of(run& x) {
@@ -267,9 +269,29 @@ std::string live_storage::sweep_json(const std::string& name) {
   std::ranges::replace(data, '\n', ' '); // Only between elements of JSON.
   json_object head;
   head["name"] = utf8_text(name);
+  head["can_stop"] = !has_ended(found);
   auto result = json::text_of(head);
   result.pop_back();
   return result + ",\"sweep\":" + data + '}';
+}
+
+expected<std::string>
+live_storage::comparison_json(const std::vector<std::string>& names) {
+  if (names.size() > max_compared_runs)
+    return failure(ec::invalid_argument,
+                   concat(names.size(), " runs were chosen; at most ",
+                          max_compared_runs, " can be compared"));
+  std::vector<fs::path> paths;
+  for (auto& name : names) {
+    auto i = runs_.find(name);
+    if (i == runs_.end())
+      return failure(ec::invalid_argument, "there is no run " + name);
+    paths.push_back(i->second.path);
+  }
+  TROUPE_TRY(auto found, compare_runs(paths));
+  auto data = comparison_data(found);
+  std::ranges::replace(data, '\n', ' '); // Only between elements of JSON.
+  return "{\"comparison\":" + data + '}';
 }
 
 std::string live_storage::list_json() {

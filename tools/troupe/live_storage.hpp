@@ -52,11 +52,15 @@ public:
     return sweeps_.contains(name);
   }
 
-  /// All about the sweep *name*, which exists: {"name", "sweep"}, the last as
-  /// `sweep_data` has it.
+  /// All about the sweep *name*, which exists: {"name", "can_stop", "sweep"},
+  /// the last as `sweep_data` has it.
   std::string sweep_json(const std::string& name);
 
-  /// The folder of the run *name*; nothing if it is not one of the runs.
+  /// The runs *names* side by side: {"comparison"}, as `comparison_data` has
+  /// it.
+  expected<std::string> comparison_json(const std::vector<std::string>& names);
+
+  /// The folder of the run or sweep *name*; nothing if it is neither.
   std::optional<fs::path> path_of(const std::string& name) const;
 
   const fs::path& path() const noexcept { return path_; }

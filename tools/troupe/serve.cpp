@@ -6,6 +6,7 @@
 #include <csignal>
 #include <map>
 #include <memory>
+#include <sstream>
 
 #include "tools/troupe/live_storage.hpp"
 #include "tools/troupe/storage.hpp"
@@ -98,7 +99,8 @@ public:
   }
 
 private:
-  /// What was sent last of a topic, the list (no name), a run or a sweep.
+  /// What was sent last of a topic: the list (no name), a run, a sweep, or
+  /// several runs side by side (a line each).
   struct topic {
     std::uint64_t version = 0; ///< Of which `text` is; 0: none yet.
     std::string text;
@@ -165,31 +167,60 @@ private:
   }
 
   served_answer stop(const served_request& x) {
-    runs_.follow(x.parameter("run"));
-    auto path = runs_.path_of(x.parameter("run"));
+    auto name = x.parameter("run");
+    runs_.follow(name);
+    auto path = runs_.path_of(name);
     if (!path)
       return plain_answer("404 Not Found");
-    auto asked = ask_to_end(*path, x.parameter("preempt") == "1");
+    auto preempt = x.parameter("preempt") == "1";
+    auto asked = runs_.is_sweep(name) ? ask_sweep_to_end(*path, preempt)
+                                      : ask_to_end(*path, preempt);
     auto result = plain_answer(asked ? "200 OK" : "409 Conflict");
     result.body =
       asked ? "asked " + to_string(*asked) : utf8_text(asked.error().message);
     return result;
   }
 
-  std::uint64_t version_of(const std::string& run) const {
-    return run.empty() ? runs_.version() : runs_.version(run);
+  /// The names of *topic*: several, one a line, are a comparison.
+  static std::vector<std::string> names_in(const std::string& topic) {
+    std::vector<std::string> result;
+    std::istringstream lines{topic};
+    for (std::string line; std::getline(lines, line);)
+      result.push_back(line);
+    return result;
   }
 
-  std::string made(const std::string& run) {
-    if (run.empty())
+  void follow(const std::string& topic) {
+    for (auto& name : names_in(topic))
+      runs_.follow(name);
+  }
+
+  /// 0: what it names is not there.
+  std::uint64_t version_of(const std::string& topic) const {
+    if (topic.empty())
+      return runs_.version();
+    std::uint64_t result = 0;
+    for (auto& name : names_in(topic)) {
+      auto version = runs_.version(name);
+      if (version == 0)
+        return 0;
+      result = std::max(result, version);
+    }
+    return result;
+  }
+
+  std::string made(const std::string& topic) {
+    if (topic.empty())
       return event_of("runs", runs_.list_json());
-    if (runs_.is_sweep(run))
-      return event_of("sweep", runs_.sweep_json(run));
-    auto data = runs_.run_json(run);
+    if (runs_.is_sweep(topic))
+      return event_of("sweep", runs_.sweep_json(topic));
+    auto names = names_in(topic);
+    auto data =
+      names.size() > 1 ? runs_.comparison_json(names) : runs_.run_json(topic);
     if (data)
-      return event_of("run", *data);
+      return event_of(names.size() > 1 ? "comparison" : "run", *data);
     json_object why;
-    why["name"] = utf8_text(run);
+    why["name"] = utf8_text(topic);
     why["message"] = utf8_text(data.error().message);
     return event_of("problem", json::text_of(why));
   }
@@ -203,7 +234,7 @@ private:
       served_request asked;
       asked.query = x.query;
       auto run = asked.parameter("run");
-      runs_.follow(run);
+      follow(run);
       // A run that is gone has version 0, which no one was sent yet.
       auto version = version_of(run) + 1;
       auto& topic = topics_[run];

@@ -1,6 +1,10 @@
-// -- the pages of `troupe serve`: all runs of a folder, or one of them, as they change
+// -- the pages of `troupe serve`: all runs of a folder, one of them, or several side by side, as they change
 
-const live = { source: null, token: '', run: '', stop: null };
+const live = { source: null, token: '', run: '', stop: null, chosen: new Set() };
+
+/// The server takes several names, one a line, for a comparison.
+const compared = names => [...names].join('\n');
+const isCompared = name => name.includes('\n');
 
 const linkTo = run => `#${new URLSearchParams({ token: live.token, ...run ? { run } : {} })}`;
 
@@ -9,12 +13,12 @@ function startLive() {
   const place = new URLSearchParams(location.hash.slice(1));
   live.token = place.get('token') ?? '';
   live.run = place.get('run') ?? '';
-  live.stop = live.run ? stopButtons(live.run) : null;
+  live.stop = live.run && !isCompared(live.run) ? stopButtons(live.run) : null;
   live.source?.close();
   charts.length = 0;
   view.filter = '';
   Object.assign(sweepView, { ranges: new Map(), sort: null, isHeld: false, later: null });
-  document.title = live.run || 'Runs';
+  document.title = isCompared(live.run) ? 'Compared runs' : live.run || 'Runs';
   applyTheme(remembered('theme', 'auto', options.theme));
   const toolbar = document.getElementById('toolbar');
   toolbar.replaceChildren();
@@ -28,6 +32,7 @@ function startLive() {
   on('runs', drawList);
   on('run', drawLiveRun);
   on('sweep', drawLiveSweep);
+  on('comparison', drawLiveComparison);
   on('problem', ({ message }) => sayState(message));
   live.source.addEventListener('open', () => sayState(''));
   live.source.addEventListener('error', () => sayState(live.source.readyState === EventSource.CLOSED
@@ -42,16 +47,25 @@ function sayState(text) {
 }
 
 function drawLiveRun({ name, state, can_stop: canStop, run }) {
+  drawCurves({ ...run, name, status: state }, canStop);
+}
+
+function drawLiveComparison({ comparison }) {
+  drawCurves(comparison, false);
+}
+
+/// Draws *next*, and leaves the reader's place in the page and its curves.
+function drawCurves(next, canStop) {
   const [left, top, focus] = [scrollX, scrollY, document.activeElement];
   const chart = focus?.closest?.('.chart')?.dataset.name;
   const cursors = new Map(charts.map(x => [x.axisName(), x.cursor]));
   sayState('');
-  drawPage({ ...run, name, status: state });
+  drawPage(next);
   document.querySelector('header').prepend(pagesNav());
   if (canStop) document.querySelector('.title').append(live.stop);
   for (const x of charts) x.cursor = cursors.get(x.axisName()) ?? null;
   for (const x of charts) if (x.cursor !== null && !x.figure.hidden) x.show();
-  if (live.stop.contains(focus)) focus.focus();
+  if (live.stop?.contains(focus)) focus.focus();
   else if (chart) charts.find(x => x.title === chart)?.plot.focus({ preventScroll: true });
   scrollTo(left, top);
 }
@@ -61,12 +75,14 @@ function drawLiveSweep(news) {
     sweepView.later = () => drawLiveSweep(news);
     return;
   }
-  const { name, sweep } = news;
+  const { name, can_stop: canStop, sweep } = news;
   const [left, top, focus] = [scrollX, scrollY, document.activeElement];
   const [axis, column] = [focus?.closest?.('.axis')?.dataset.name, focus?.dataset?.column];
   sayState('');
   drawPage({ ...sweep, name, isLive: true });
   document.querySelector('header').prepend(pagesNav());
+  if (canStop) document.querySelector('.title').append(live.stop);
+  if (live.stop.contains(focus)) focus.focus();
   if (axis !== undefined) [...document.querySelectorAll('.axis')].find(x => x.dataset.name === axis)?.querySelector('.grip').focus({ preventScroll: true });
   if (column) [...document.querySelectorAll('#trials [data-column]')].find(x => x.dataset.column === column)?.focus({ preventScroll: true });
   scrollTo(left, top);
@@ -74,11 +90,11 @@ function drawLiveSweep(news) {
 
 /// Where the reader came from: all runs and, of a trial, its sweep.
 function pagesNav() {
-  const sweep = live.run.includes('/') ? live.run.slice(0, live.run.indexOf('/')) : '';
+  const sweep = live.run.includes('/') && !isCompared(live.run) ? live.run.slice(0, live.run.indexOf('/')) : '';
   return element('nav', { 'aria-label': 'Pages' }, element('a', { href: linkTo() }, 'All runs'), ...sweep ? [element('a', { href: linkTo(sweep) }, sweep)] : []);
 }
 
-/// Buttons that ask once more before they end the run.
+/// Buttons that ask once more before they end the run or the sweep.
 function stopButtons(run) {
   const said = element('span', { class: 'hint', role: 'status' });
   const button = (text, preempt) => {
@@ -113,14 +129,34 @@ function sweepRows(sweeps) {
     x.seconds === null ? '' : timeText(x.seconds), best(x), [x.reason, ...x.problems.map(y => y.message)].filter(y => y).join('; ')]);
 }
 
+/// A box that chooses *name* for a comparison.
+function choiceOf(name) {
+  const box = element('input', { type: 'checkbox', 'data-run': name, 'aria-label': `Compare ${name}` });
+  box.checked = live.chosen.has(name);
+  box.addEventListener('change', () => {
+    live.chosen[box.checked ? 'add' : 'delete'](name);
+    sayChosen();
+  });
+  return box;
+}
+
+/// Leads to the comparison of the runs that are chosen.
+function sayChosen() {
+  const names = [...live.chosen];
+  document.getElementById('compare').replaceChildren(names.length < 2 ? 'Choose runs to compare them.'
+    : names.length > 32 ? `${names.length} runs are chosen; 32 can be compared.` : element('a', { href: linkTo(compared(names)) }, `Compare ${names.length} runs`));
+}
+
 function drawList({ storage, runs, sweeps, complaints }) {
   data = { begin: 0 }; // of the times
   const started = x => x.started ? timeElement(Date.parse(x.started) / 1000) : '';
   const score = x => x.score === null ? '' : `${x.score_name} ${typeof x.score === 'number' ? numberText(x.score) : x.score}`;
-  const rows = [...runs].sort((a, b) => (b.started ?? '').localeCompare(a.started ?? '')).map(x => [element('a', { href: linkTo(x.name) }, x.name),
-    element('span', { class: 'status', 'data-status': x.state }, x.state), x.reports, x.restarts, x.checkpoints, started(x),
+  for (const name of live.chosen) if (!runs.some(x => x.name === name)) live.chosen.delete(name);
+  const rows = [...runs].sort((a, b) => (b.started ?? '').localeCompare(a.started ?? '')).map(x => [element('span', { class: 'run' },
+    choiceOf(x.name), element('a', { href: linkTo(x.name) }, x.name)), element('span', { class: 'status', 'data-status': x.state }, x.state), x.reports, x.restarts, x.checkpoints, started(x),
     x.seconds === null ? '' : timeText(x.seconds), score(x), [x.error, ...x.problems.map(y => y.message)].filter(y => y).join('; ')]);
-  const focus = document.activeElement?.getAttribute('href');
+  const place = x => x?.getAttribute('href') ?? x?.dataset?.run;
+  const focus = place(document.activeElement);
   document.querySelector('header').replaceChildren(element('div', { class: 'title' }, element('h1', {}, 'Runs'), element('span', { class: 'hint' }, storage)),
     ...complaints.length ? [notice('', 'Not everything in this folder could be shown.', element('ul', {}, ...complaints.map(x => element('li', {}, x))))] : []);
   const lists = [];
@@ -129,7 +165,9 @@ function drawList({ storage, runs, sweeps, complaints }) {
   if (sweeps.length && rows.length) lists.push(element('h2', {}, 'Runs'));
   if (rows.length || !sweeps.length) lists.push(rows.length ? table('Runs', [['Run'], ['Status'], ['Reports', 'number'], ['Restarts', 'number'],
     ['Checkpoints', 'number'], ['Began (UTC)'], ['Time span', 'number'], ['Last score', 'number'], ['Error', 'long']], rows) : hint('There are no runs yet.'));
+  if (rows.length > 1) lists.push(element('p', { id: 'compare', class: 'hint' }));
   document.querySelector('main').replaceChildren(...lists);
+  if (rows.length > 1) sayChosen();
   sayState('');
-  if (focus) [...document.querySelectorAll('main a')].find(x => x.getAttribute('href') === focus)?.focus({ preventScroll: true });
+  if (focus) [...document.querySelectorAll('main a, main input')].find(x => place(x) === focus)?.focus({ preventScroll: true });
 }

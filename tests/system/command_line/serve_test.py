@@ -191,6 +191,21 @@ class LiveTest(ServeTest):
         self.assertLessEqual(sleeps() - before, 5)  # ends of connections, and not 20 reports
 
 
+class ComparisonTest(ServeTest):
+    def test_a_run_that_is_missing_is_named_until_it_is_there(self):
+        self.runs.make("digits")
+        with self.serve().watch("digits\nletters") as events:
+            until(events, lambda kind, x: kind == "problem" and x["message"] == "there is no run letters")
+            self.runs.make("letters")
+            x = until(events, lambda kind, x: kind == "comparison" and all(y["status"] == "finished" for y in x["comparison"]["runs"]))
+            self.assertEqual([y["name"] for y in x["comparison"]["runs"]], ["digits", "letters"])
+
+    def test_too_many_runs_are_refused(self):
+        self.runs.make("digits")
+        with self.serve().watch("\n".join(["digits"] * 33)) as events:
+            self.assertEqual(next(events)[1]["message"], "33 runs were chosen; at most 32 can be compared")
+
+
 class StopTest(ServeTest):
     def test_a_run_is_stopped_with_the_token_only(self):
         driver, gate = self.hold("live", "--steps", 1_000_000, "--every", 0)
@@ -403,6 +418,27 @@ class BrowserTest(ServeTest):
         self.assertEqual(browser.complaints, [])
         server.end()
         browser.wait("document.getElementById('state')?.textContent.includes('cannot be reached')")
+
+    def test_runs_that_are_chosen_are_compared_as_they_grow(self):
+        points = """[...document.querySelectorAll('[data-group="metrics"] [data-name="loss"] .curve')].map(x => x.getAttribute('d').split(',').length - 1)"""
+        self.runs.make("digits")
+        self.runs.make("letters")
+        _, gate = self.hold("live run")
+        browser = self.browser()
+        browser.call("Page.navigate", url=self.serve().url)
+        browser.wait("document.getElementById('compare')?.textContent === 'Choose runs to compare them.'")
+        for name in ("digits", "live run"):
+            browser.run(f"document.querySelector('main input[data-run=\"{name}\"]').click()")
+        browser.wait("document.querySelector('#compare a')?.textContent === 'Compare 2 runs'")
+        browser.run("document.querySelector('#compare a').click()")
+        browser.wait(f"({points}).join() === '4,2'")
+        self.assertEqual(browser.run("[...document.querySelectorAll('#runs tbody .status')].map(x => x.textContent).join()"), "finished,running")
+        self.assertFalse(browser.run("!!document.querySelector('.stop')"))
+        gate.close()
+        browser.wait(f"({points}).join() === '4,4' && document.querySelectorAll('#runs [data-status=finished]').length === 2")
+        browser.run("document.querySelector('nav[aria-label=Pages] a').click()")
+        browser.wait("document.querySelectorAll('main input:checked').length === 2")
+        self.assertEqual(browser.complaints, [])
 
 
 if __name__ == "__main__":

@@ -263,6 +263,36 @@ class ServedSweepTest(SweepTest):
             gate.close()
             serve_test.until(events, lambda _, x: x["sweeps"][0]["state"] == "lost")
 
+    def test_a_sweep_is_stopped_with_the_token_only(self):
+        driver, gate = self.hold("search", "--sweep", 3, "--hold-trial", 0, "--steps", 1_000_000, "--every", 0)
+        server = self.serve()
+        with server.watch("search") as events:
+            serve_test.until(events, lambda kind, x: kind == "sweep" and x["can_stop"])
+            self.assertEqual(server.stop("search", Authorization="Bearer " + "0" * 32)[0], 403)
+            self.assertFalse((self.storage / "search/end_request").exists())
+            status, said = server.stop("search")
+            self.assertEqual(status, 200)
+            self.assertIn(f"pid {driver.pid} ", said)
+            gate.close()
+            serve_test.until(events, lambda _, x: x["sweep"]["status"] == "aborted" and not x["can_stop"])
+        driver.communicate(timeout=base.LIMIT_S)
+        status, why = server.stop("search")
+        self.assertEqual(status, 409)
+        self.assertIn("it is aborted", why)
+
+    def test_a_button_stops_a_sweep(self):
+        driver, gate = self.hold("search", "--sweep", 3, "--hold-trial", 0, "--steps", 1_000_000, "--every", 0)
+        browser = self.browser()
+        server = self.serve()
+        browser.call("Page.navigate", url=server.url.replace("#", "#run=search&"))
+        browser.wait("document.querySelector('.title .stop button')")
+        browser.run("document.querySelector('.stop button').click()")  # which asks
+        browser.run("document.querySelector('.stop button').click()")
+        gate.close()
+        browser.wait("document.querySelector('.title .status').textContent === 'aborted' && !document.querySelector('.stop')")
+        driver.communicate(timeout=base.LIMIT_S)
+        self.assertEqual(browser.complaints, [])
+
     def test_only_trials_of_a_sweep_are_asked_for_by_path(self):
         self.runs.make("search", "--sweep", 1)
         self.runs.make("digits")

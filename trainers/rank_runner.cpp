@@ -193,6 +193,15 @@ expected<void> run_rank(caf::actor_system& system, const rank_args& args) {
 
 namespace {
 
+/// Tells the driver why this rank cannot take part in the attempt.
+expected<void> refuse_attempt(caf::actor_system& system, const rank_args& args,
+                              error reason) {
+  loop_outcome outcome{std::move(reason)};
+  log_failure(args.rank, outcome);
+  network_waiter self{system, args.network};
+  return say_goodbye(self, args, std::move(outcome));
+}
+
 /// Joins the attempt and its driver, then runs the rank.
 expected<void> run_process(const std::string& payload,
                            const std::vector<int>& descriptors) {
@@ -201,12 +210,14 @@ expected<void> run_process(const std::string& payload,
   if (descriptors.size() < (opens_ticket ? 2U : 3U))
     return failure(ec::protocol,
                    "a rank process got no connection to its driver");
-  TROUPE_TRY(auto ticket,
-             opens_ticket
-               ? open_ranks_ticket(bootstrap.run_path, bootstrap.token)
-               : ranks_ticket{unique_fd{descriptors[2]}, bootstrap.token});
-  TROUPE_TRY(auto lock, join_attempt(ticket));
-  lock.release(); // Open until this process ends.
+  auto ticket = opens_ticket
+                  ? open_ranks_ticket(bootstrap.run_path, bootstrap.token)
+                  : expected<ranks_ticket>{
+                    ranks_ticket{unique_fd{descriptors[2]}, bootstrap.token}};
+  if (ticket) {
+    TROUPE_TRY(auto lock, join_attempt(*ticket));
+    lock.release(); // Open until this process ends.
+  }
   // Never destroyed: the process ends right after its goodbye, and an orderly
   // shutdown of the system would only delay that.
   static auto config = new system_config;
@@ -215,8 +226,11 @@ expected<void> run_process(const std::string& payload,
   static auto kept = new auto{std::make_shared<retired_contexts>()};
   TROUPE_TRY(auto agent,
              connect<host_agent_actor>(*system, unique_fd{descriptors[1]}));
-  return run_rank(*system, {std::move(agent), bootstrap.attempt, bootstrap.rank,
-                            descriptors[0], resolve_loop, *kept, network});
+  rank_args args{std::move(agent), bootstrap.attempt, bootstrap.rank,
+                 descriptors[0],   resolve_loop,      *kept,
+                 network};
+  return ticket ? run_rank(*system, args)
+                : refuse_attempt(*system, args, std::move(ticket.error()));
 }
 
 } // namespace

@@ -74,9 +74,9 @@ namespace {
 
 class hosts_mailbox_test : public hosts_test {};
 
-TEST_P(hosts_mailbox_test, a_rank_on_another_host_is_asked_and_after_a_restart) {
-  auto driver =
-    start(0, {own_program(), "--service", folder_.path().string()});
+TEST_P(hosts_mailbox_test,
+       a_rank_on_another_host_is_asked_and_after_a_restart) {
+  auto driver = start(0, {own_program(), "--service", folder_.path().string()});
   auto agent = start_agent(1);
   EXPECT_EQ(next_line(), "whole");
   EXPECT_EQ(next_line(), "whole") << "after the restart";

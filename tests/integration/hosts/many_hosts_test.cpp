@@ -543,6 +543,28 @@ TEST_P(many_hosts_test, an_agent_of_a_host_without_the_storage_is_refused) {
   EXPECT_EQ(driver->wait(), 0);
 }
 
+TEST_P(many_hosts_test, a_rank_that_cannot_read_the_runs_folder_says_why) {
+  if (GetParam() != where::namespaces)
+    GTEST_SKIP() << "one machine has one storage";
+  auto driver = start_driver(2, 1, 1);
+  auto agent = start(1, {"/usr/bin/unshare", "--mount", "/usr/bin/env",
+                         "TROUPE_TICKET=" + (folder_ / "ticket").string(),
+                         own_program(), "--node-agent"});
+  auto ranks = introduced<seen_rank>(0, 2, "waits");
+  // From now on that host has another file there than the driver.
+  write_bytes(folder_ / "other", std::string(16, '0'));
+  auto hidden = start(1, {"/usr/bin/nsenter",
+                          concat("--mount=/proc/", ranks[1].agent, "/ns/mnt"),
+                          "/bin/mount", "--bind", (folder_ / "other").string(),
+                          (folder_ / "storage/run/ranks").string()});
+  ASSERT_EQ(hidden->wait(), 0);
+  kill(1, ranks[1].pid);
+  EXPECT_THAT(result_line(),
+              HasSubstr("has another attempt on this host than the driver"));
+  EXPECT_EQ(driver->wait(), 0);
+  agent->wait();
+}
+
 /// An agent, and the door of a driver that ends as soon as it has let it in.
 class agent_ticket_test : public testing::Test {
 protected:

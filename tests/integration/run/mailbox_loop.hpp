@@ -137,8 +137,8 @@ public:
 
   ranks_changed wait(const std::function<bool(const ranks_changed&)>& f) {
     std::unique_lock lock{news_->mutex};
-    auto is_there =
-      news_->changed.wait_for(lock, mailbox_limit, [&] { return f(news_->last); });
+    auto is_there = news_->changed.wait_for(lock, mailbox_limit,
+                                            [&] { return f(news_->last); });
     EXPECT_TRUE(is_there);
     return news_->last;
   }

@@ -230,6 +230,32 @@ expected<void> live_storage::look() {
   return again ? rescan() : expected<void>{};
 }
 
+namespace {
+
+template <class T>
+bool is_elsewhere(const T& x) {
+  return x.facts && x.facts->presence == driver_presence::elsewhere
+         && !has_ended(*x.facts);
+}
+
+} // namespace
+
+bool live_storage::has_drivers_elsewhere() const {
+  auto is_one = [](auto& x) { return is_elsewhere(x.second); };
+  return std::ranges::any_of(runs_, is_one)
+         || std::ranges::any_of(sweeps_, is_one);
+}
+
+void live_storage::look_elsewhere() {
+  auto look = [this](auto& all) {
+    for (auto& [name, x] : all)
+      if (is_elsewhere(x))
+        changed(x);
+  };
+  look(runs_);
+  look(sweeps_);
+}
+
 std::uint64_t live_storage::version(const std::string& name) const {
   if (auto i = runs_.find(name); i != runs_.end())
     return i->second.version;

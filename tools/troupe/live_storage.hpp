@@ -32,6 +32,11 @@ public:
   /// Takes note of what has changed. An error: the folder itself is gone.
   expected<void> look();
 
+  /// Whether a run or sweep that someone watches has its driver elsewhere: then
+  /// `look_elsewhere` finds out what has changed.
+  bool has_drivers_elsewhere() const;
+  void look_elsewhere();
+
   /// From now on the trial *name*, as in `SWEEP/TRIAL`, is one of the runs, if
   /// it is there.
   void follow(const std::string& name);

@@ -59,6 +59,10 @@ struct found_run {
   std::uint64_t attempts() const;
 };
 
+/// How often the files of a driver elsewhere are looked at: the kernel does not
+/// announce what another host writes.
+constexpr std::chrono::milliseconds elsewhere_interval{2000};
+
 /// Whether *x*, the driver of a run or a sweep, has not ended.
 driver_presence presence_of(const process_identity& x);
 

@@ -80,6 +80,8 @@ public:
       auto until = clock::time_point::max();
       if (server.has_streams()) {
         until = send_news(server);
+        if (runs_.has_drivers_elsewhere())
+          until = std::min(until, next_look_elsewhere_);
         // Further changes within the pause are one.
         if (clock::now() < next_look_)
           until = std::min(until, next_look_);
@@ -89,6 +91,10 @@ public:
       TROUPE_TRY_VOID(server.serve(waits, until));
       if (waits.front().revents != 0)
         return {};
+      if (server.has_streams() && clock::now() >= next_look_elsewhere_) {
+        runs_.look_elsewhere();
+        next_look_elsewhere_ = clock::now() + elsewhere_interval;
+      }
       if (server.has_streams() && clock::now() >= next_look_) {
         TROUPE_TRY_VOID(runs_.look());
         auto is_news = [](const pollfd& x) { return x.revents != 0; };
@@ -104,7 +110,8 @@ private:
   struct topic {
     std::uint64_t version = 0; ///< Of which `text` is; 0: none yet.
     std::string text;
-    clock::time_point next; ///< It is not made again earlier.
+    std::uint64_t text_version = 0; ///< The first one with this text.
+    clock::time_point next;         ///< It is not made again earlier.
   };
 
   served_answer choose(const served_request& x) {
@@ -241,8 +248,12 @@ private:
       auto known = sent_.find(x.id);
       if (topic.version != version && clock::now() >= topic.next) {
         auto begin = clock::now();
-        topic.text = made(run);
+        auto text = made(run);
         topic.version = version_of(run) + 1;
+        if (text != topic.text) {
+          topic.text = std::move(text);
+          topic.text_version = topic.version;
+        }
         auto end = clock::now();
         topic.next = end
                      + std::max<clock::duration>(
@@ -251,9 +262,9 @@ private:
         next = std::min(next, topic.next);
       }
       auto last = known == sent_.end() ? 0 : known->second;
-      if (topic.version != 0 && topic.version != last)
+      if (topic.version != 0 && topic.text_version != last)
         server.send(x.id, topic.text);
-      sent[x.id] = topic.version;
+      sent[x.id] = topic.text_version;
     }
     // Of streams that still read, what they were sent last.
     for (auto& [id, version] : sent_)
@@ -268,6 +279,7 @@ private:
   std::map<std::string, topic> topics_;
   std::map<std::uint64_t, std::uint64_t> sent_; ///< Versions by stream.
   clock::time_point next_look_;
+  clock::time_point next_look_elsewhere_;
 };
 
 expected<int> serve(const serve_arguments& x) {

@@ -113,15 +113,17 @@ unique_fd process_of(const found_run& run) {
 }
 
 // The kernel says when the journal grows, the driver ends or no one reads our
-// output any longer.
+// output any longer; not what a driver on another host does.
 expected<void> follow(journal_reader& from, const fs::path& path, int& code,
                       const tail_arguments& args) {
   TROUPE_TRY(auto changes, watch(path / run_layout::journal));
-  auto driver = process_of(read_run(path));
+  auto first = read_run(path);
+  auto driver = process_of(first);
+  auto is_elsewhere = first.presence == driver_presence::elsewhere;
   auto show = [&](journaled_batch x) { print_row(x, args); };
   for (;;) {
     // What the driver wrote last is read after its end was seen.
-    auto is_over = !driver;
+    auto is_over = !driver && !is_elsewhere;
     if (driver) {
       pollfd end{driver.get(), POLLIN, 0};
       is_over = ::poll(&end, 1, 0) > 0;
@@ -140,7 +142,9 @@ expected<void> follow(journal_reader& from, const fs::path& path, int& code,
     pollfd events[] = {{changes.get(), POLLIN, 0},
                        {driver.get(), POLLIN, 0},
                        {STDOUT_FILENO, 0, 0}};
-    if (::poll(events, 3, -1) < 0 && errno != EINTR)
+    auto limit =
+      is_elsewhere ? static_cast<int>(elsewhere_interval.count()) : -1;
+    if (::poll(events, 3, limit) < 0 && errno != EINTR)
       return failure(ec::storage, "poll failed");
     if (events[2].revents != 0) // No one reads: as a write would show.
       return {};

@@ -72,6 +72,7 @@ class Runs:
         self.folder = tempfile.TemporaryDirectory()
         self.storage = Path(self.folder.name) / "storage"
         self.drivers = []
+        self.prefix = []  # what starts drivers
 
     def close(self):
         for driver in self.drivers:
@@ -81,7 +82,7 @@ class Runs:
         self.folder.cleanup()
 
     def start(self, name, *arguments):
-        driver = subprocess.Popen([GATED_RUN, "--storage", self.storage, "--name", name, *map(str, arguments)],
+        driver = subprocess.Popen([*self.prefix, GATED_RUN, "--storage", self.storage, "--name", name, *map(str, arguments)],
                                   stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         self.drivers.append(driver)
         return driver
@@ -105,11 +106,33 @@ class Runs:
         return self.storage / name
 
 
+def in_namespace(kind, command, *arguments):
+    """Starts a program with new namespaces, after a command of the shell."""
+    return ["unshare", kind, "sh", "-c", command + ' && exec "$@"', "sh", *arguments]
+
+
 class CommandLineTest(unittest.TestCase):
     def setUp(self):
         self.runs = Runs()
         self.addCleanup(self.runs.close)
         self.storage = self.runs.storage
+
+    def drive_elsewhere(self):
+        """From now on drivers are on a host with another name."""
+        prefix = in_namespace("--uts", "hostname elsewhere")
+        if subprocess.run([*prefix, "true"], stderr=subprocess.DEVNULL).returncode != 0:
+            self.skipTest("no other host name: not permitted")
+        self.runs.prefix = prefix
+
+    def seen_from_afar(self):
+        """What starts a program that sees the files of the storage folder in `afar`, where the kernel announces no change, as on NFS."""
+        empty, afar = (Path(self.runs.folder.name) / name for name in ("empty", "afar"))
+        for path in (empty, afar):
+            path.mkdir()
+        prefix = in_namespace("--mount", f"mount -t overlay overlay -o lowerdir={self.storage}:{empty} {afar}")
+        if subprocess.run([*prefix, "true"], stderr=subprocess.DEVNULL).returncode != 0:
+            self.skipTest("no overlay: not permitted")
+        return prefix, afar
 
     def listed(self, code=0):
         return {x["name"]: x for x in troupe_json("ls", self.storage, code=code)["runs"]}
@@ -346,6 +369,31 @@ class TailTest(CommandLineTest):
         self.assertIn(tail.wait(timeout=LIMIT_S), (0, -signal.SIGPIPE))
         self.assertEqual(tail.stderr.read(), b"")
         tail.stderr.close()
+
+    def test_a_run_whose_driver_is_elsewhere_is_followed_to_its_end(self):
+        self.drive_elsewhere()
+        _, gate = self.runs.hold("far")
+        self.assertEqual(self.listed()["far"]["state"], "elsewhere")
+        tail = subprocess.Popen([TROUPE, "tail", "far", "-s", self.storage, "--follow"], stdin=subprocess.DEVNULL,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        first = [tail.stdout.readline() for _ in range(2)]
+        gate.close()
+        output, errors = tail.communicate(timeout=LIMIT_S)
+        self.assertEqual(len([*first, *output.splitlines()]), 4)
+        self.assertIn("far is finished", errors)
+
+    def test_what_the_kernel_does_not_announce_is_looked_for(self):
+        self.drive_elsewhere()
+        _, gate = self.runs.hold("far")
+        prefix, afar = self.seen_from_afar()
+        tail = subprocess.Popen([*prefix, TROUPE, "tail", "far", "-s", afar, "--follow"], stdin=subprocess.DEVNULL,
+                                stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        for i in range(4):
+            self.assertTrue(tail.stdout.readline().startswith(f"{i}  "))
+            if i == 1:
+                gate.close()
+        tail.kill()
+        tail.communicate()
 
     def test_a_metric_that_no_report_has_is_refused(self):
         self.runs.make("digits")

@@ -24,8 +24,8 @@ LIMIT_S = base.LIMIT_S
 class Server:
     """`troupe serve`, and requests to it."""
 
-    def __init__(self, storage, *options):
-        self.process = subprocess.Popen([base.TROUPE, "serve", storage, "--json", *map(str, options)], stdin=subprocess.DEVNULL,
+    def __init__(self, storage, *options, prefix=()):
+        self.process = subprocess.Popen([*prefix, base.TROUPE, "serve", storage, "--json", *map(str, options)], stdin=subprocess.DEVNULL,
                                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         line = self.process.stdout.readline()
         if not line:
@@ -141,6 +141,17 @@ class LiveTest(ServeTest):
             (loss,) = (x for x in last["run"]["groups"]["metrics"]["charts"] if x["title"] == "loss")
             self.assertEqual(loss["curves"][0]["mean"], [1, 0.5, 0.333333, 0.25])
             self.assertFalse(last["can_stop"])
+
+    def test_what_the_kernel_does_not_announce_is_looked_for(self):
+        self.drive_elsewhere()
+        _, gate = self.hold("far")
+        prefix, afar = self.seen_from_afar()
+        server = Server(afar, prefix=prefix)
+        self.addCleanup(server.close)
+        with server.watch("far") as events:
+            until(events, lambda kind, x: kind == "run" and x["state"] == "elsewhere" and x["run"]["reports"] == 2)
+            gate.close()
+            until(events, lambda kind, x: kind == "run" and x["run"]["reports"] == 4)
 
     def test_the_end_of_a_killed_driver_is_seen_at_once(self):
         driver, gate = self.hold("live")

@@ -115,8 +115,9 @@ at::Tensor broadcast(train_context& context, at::Tensor x, int root) {
   return put_into(std::move(x), there[0]);
 }
 
-at::Tensor internal::gather_rows(train_context& context, const at::Tensor& x,
-                                 std::int64_t samples) {
+namespace {
+
+void check_rows_to_gather(const at::Tensor& x, std::int64_t samples) {
   refuse_gradient("gather_for_metrics", x);
   if (x.dim() == 0)
     throw_invalid_argument(
@@ -126,6 +127,13 @@ at::Tensor internal::gather_rows(train_context& context, const at::Tensor& x,
       "gather_for_metrics was called outside of the loop over its loader, or "
       "that has tail::no_padding or a batch_order, with which ranks may have "
       "different numbers of batches or samples");
+}
+
+} // namespace
+
+at::Tensor internal::gather_rows(train_context& context, const at::Tensor& x,
+                                 std::int64_t samples) {
+  check_rows_to_gather(x, samples);
   auto plane = data_plane(context);
   auto all = x;
   if (plane->group) {
@@ -139,6 +147,15 @@ at::Tensor internal::gather_rows(train_context& context, const at::Tensor& x,
                            " rows from all ranks, but their batches have ",
                            samples, " samples");
   return all.narrow(0, 0, samples);
+}
+
+at::Tensor internal::gather_own_rows(train_context& context,
+                                     const at::Tensor& x, std::int64_t own) {
+  check_rows_to_gather(x, own);
+  if (x.size(0) < own)
+    throw_invalid_argument("gather_for_metrics got ", x.size(0),
+                           " rows, but the batch has ", own, " samples");
+  return at::cat(all_gather(context, x.narrow(0, 0, own)));
 }
 
 } // namespace troupe

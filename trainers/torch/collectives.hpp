@@ -40,17 +40,25 @@ namespace internal {
 at::Tensor gather_rows(train_context& context, const at::Tensor& x,
                        std::int64_t samples);
 
+/// The first *own* rows of *x* of each rank, in the order of the ranks.
+at::Tensor gather_own_rows(train_context& context, const at::Tensor& x,
+                           std::int64_t own);
+
 } // namespace internal
 
 /// The rows of *x*, one for each sample of the current batch of *loader*, from
 /// all ranks: in the order of the epoch, and without those that `tail::pad` has
-/// added, so that metrics count each sample once. Call it inside the loop over
-/// *loader*. Throws for a loader with `tail::no_padding`, whose ranks may have
-/// different numbers of batches.
+/// added, so that metrics count each sample once. Those of a stream are in the
+/// order of the ranks. Call it inside the loop over *loader*. Throws for a
+/// loader with `tail::no_padding`, whose ranks may have different numbers of
+/// batches.
 template <class Loader>
 at::Tensor gather_for_metrics(train_context& context, const Loader& loader,
                               const at::Tensor& x) {
-  return internal::gather_rows(context, x, loader.samples_in_batch());
+  if constexpr (requires { loader.own_samples_in_batch(); })
+    return internal::gather_own_rows(context, x, loader.own_samples_in_batch());
+  else
+    return internal::gather_rows(context, x, loader.samples_in_batch());
 }
 
 } // namespace troupe

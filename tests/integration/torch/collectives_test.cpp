@@ -7,6 +7,7 @@
 
 #include "tests/support/temporary_folder.hpp"
 #include "troupe/trainers/torch/data/data_loader.hpp"
+#include "troupe/trainers/torch/data/stream_loader.hpp"
 #include "troupe/trainers/torch/torch_trainer.hpp"
 
 namespace troupe::internal::test {
@@ -76,6 +77,33 @@ void gather_samples(train_context& context) {
   }
 }
 
+/// Shard s has s + 1 samples: 100 * s + i.
+struct growing_stream {
+  struct reader {
+    std::optional<std::int64_t> next() {
+      return at <= shard ? std::optional{100 * shard + at++} : std::nullopt;
+    }
+    std::int64_t shard;
+    std::int64_t at = 0;
+  };
+
+  reader open(const stream_shard& x) const { return {x.index}; }
+};
+
+void gather_stream(train_context& context) {
+  auto loader = prepare_data_loader(context, growing_stream{},
+                                    {.batch_size = 2, .shards = 4});
+  require(loader.own_samples_in_batch() == -1, "before the loop");
+  std::vector<at::Tensor> seen;
+  for (auto& batch : loader)
+    seen.push_back(gather_for_metrics(context, loader, batch));
+  require(loader.own_samples_in_batch() == -1, "after the loop");
+  std::vector<std::int64_t> wanted{0,   100, 101, 200, 201,
+                                   202, 300, 301, 302, 303};
+  require(std::get<0>(at::cat(seen).sort()).equal(at::tensor(wanted)),
+          "each sample once, whatever padding added");
+}
+
 void misuse(train_context& context, const std::string& what) {
   if (what == "gradient")
     all_reduce(context, at::ones({1}).requires_grad_());
@@ -85,6 +113,13 @@ void misuse(train_context& context, const std::string& what) {
     broadcast(context, at::ones({1}), context.world_size());
   auto loader = prepare_data_loader(
     context, numbers{}, {.batch_size = 2, .tail = tail::no_padding});
+  for (auto& batch : loader)
+    gather_for_metrics(context, loader, batch);
+}
+
+void gather_unequal_stream(train_context& context) {
+  auto loader = prepare_data_loader(context, growing_stream{},
+                                    {.shards = 4, .tail = tail::no_padding});
   for (auto& batch : loader)
     gather_for_metrics(context, loader, batch);
 }
@@ -120,6 +155,15 @@ TEST_P(collectives_test, gather_and_broadcast_tensors) {
 
 TEST_P(collectives_test, gather_for_metrics_has_each_sample_once) {
   expect_success(gather_samples);
+}
+
+TEST_P(collectives_test, gather_for_metrics_has_each_sample_of_a_stream_once) {
+  expect_success(gather_stream);
+}
+
+TEST_P(collectives_test, gather_for_metrics_needs_equal_steps_of_a_stream) {
+  auto x = torch_trainer{gather_unequal_stream, options()}.fit();
+  EXPECT_EQ(x.error.has_value(), GetParam() > 1);
 }
 
 TEST_P(collectives_test, refuse_what_they_cannot_do) {

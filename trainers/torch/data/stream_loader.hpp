@@ -59,6 +59,13 @@ public:
   /// it belongs to this epoch.
   void set_epoch(std::uint64_t epoch) { progress_.set_epoch(epoch); }
 
+  /// Samples in this rank's current batch, without those that `tail::pad` has
+  /// added; -1 outside of the loop, and where ranks may have different numbers
+  /// of batches: with `tail::no_padding` on several ranks.
+  std::int64_t own_samples_in_batch() const noexcept {
+    return progress_.in_step() || context_->world_size() == 1 ? in_batch_ : -1;
+  }
+
   /// Where the ranks stand. Inside the loop the current batch counts as done;
   /// samples that were read ahead do not. Throws `train_error` inside a loop
   /// with `tail::no_padding` on several ranks: each knows its own place alone.
@@ -85,6 +92,7 @@ private:
   train_context* context_;
   std::shared_ptr<const Dataset> dataset_;
   internal::stream_progress progress_;
+  std::int64_t in_batch_ = -1; // of this rank's own
   internal::device_transfer transfer_;
   internal::loader_activity activity_;
 };
@@ -110,13 +118,16 @@ public:
 
   iterator& operator++() {
     current_.reset();
+    loader_->in_batch_ = -1;
     auto found = read();
-    auto offers =
-      loader_->progress_.offer(taken_, static_cast<std::int64_t>(found.size()));
+    auto own = static_cast<std::int64_t>(found.size());
+    auto offers = loader_->progress_.offer(taken_, own);
     if (loader_->progress_.in_step())
       offers = internal::sum_over_ranks(*loader_->context_, std::move(offers));
-    if (auto size = loader_->progress_.agree(offers))
+    if (auto size = loader_->progress_.agree(offers)) {
       current_.emplace(put_together(std::move(found), *size));
+      loader_->in_batch_ = own;
+    }
     return *this;
   }
   void operator++(int) { ++*this; }

@@ -15,6 +15,7 @@
 #include "tests/support/pretended_gpus.hpp"
 #include "tests/support/small_disk.hpp"
 #include "tests/support/temporary_folder.hpp"
+#include "troupe/runtime/process/cpu_plan.hpp"
 #include "troupe/runtime/sweep/sweep_store.hpp"
 
 namespace troupe::internal::test {
@@ -489,6 +490,18 @@ void train_on_gpus(train_context& context, const settings& cfg) {
   context.report({{"loss", 1.0}});
 }
 
+/// Two trials that wait for each other, and note the cores that they may use.
+void train_on_cores(train_context& context, const settings& cfg) {
+  fs::path notes{cfg.go};
+  fs::ofstream out{notes / std::to_string(cfg.width)};
+  for (auto core : available_cores())
+    out << core << ' ';
+  out.close();
+  wait_for(notes,
+           [&] { return fs::exists(notes / "1") && fs::exists(notes / "2"); });
+  context.report({{"loss", 1.0}});
+}
+
 int sweep_on_gpus(const fs::path& storage) {
   if (!pretend_gpus(4, storage / "dev"))
     return no_pretended_gpus;
@@ -538,6 +551,25 @@ TEST_F(sweep_test, trials_side_by_side_have_gpus_of_their_own) {
                 testing::UnorderedElementsAre(std::to_string(rank) + " \n",
                                               std::to_string(rank + 2) + " \n"))
       << "they have those of the trials that have ended";
+}
+
+TEST_F(sweep_test, trials_side_by_side_have_the_cores_that_they_claim) {
+  auto cores = available_cores();
+  if (cores.size() < 2)
+    GTEST_SKIP() << "this host has one core";
+  auto notes = storage_ / "notes";
+  fs::create_directory(notes);
+  auto options = run();
+  options.scaling.resources_per_worker.cpus = 1;
+  settings cfg;
+  cfg.go = notes.string();
+  auto x = sweep{data_parallel_trainer{train_on_cores, cfg, options},
+                 widths(2),
+                 {.metric = "loss", .searcher = grid_search()}}
+             .fit();
+  ASSERT_FALSE(x.error) << x.error->message;
+  EXPECT_EQ(bytes_of(notes / "1"), std::to_string(cores[0]) + ' ');
+  EXPECT_EQ(bytes_of(notes / "2"), std::to_string(cores[1]) + ' ');
 }
 
 int sweep_as_victim(const fs::path& storage, const std::string& go) {

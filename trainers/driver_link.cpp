@@ -24,8 +24,8 @@ constexpr auto ticket_patience = std::chrono::seconds{60};
 /// How long an agent looks for its driver.
 constexpr auto search_patience = std::chrono::seconds{120};
 
-/// How long it tries a ticket from a file before it reads that again, and how
-/// often it looks for one.
+/// How long it tries a ticket of a driver that may have ended meanwhile; how
+/// often it looks for one in a file.
 constexpr auto ticket_age = std::chrono::seconds{5};
 constexpr auto look_interval = std::chrono::milliseconds{100};
 
@@ -83,12 +83,15 @@ expected<found_driver> find_by_file(const fs::path& path, int stop) {
 
 } // namespace
 
-expected<found_driver> find_driver(const fs::path& path, int stop) {
+expected<found_driver> find_driver(const fs::path& path, std::string_view text,
+                                   int stop) {
   if (!path.empty())
     return find_by_file(path, stop);
-  TROUPE_TRY(auto ticket, read_ticket(STDIN_FILENO, ticket_patience));
-  TROUPE_TRY(auto dialed,
-             dial(ticket, {.limit = search_patience, .stop = stop}));
+  TROUPE_TRY(auto ticket, text.empty()
+                            ? read_ticket(STDIN_FILENO, ticket_patience)
+                            : parse_ticket(text));
+  auto limit = text.empty() ? search_patience : ticket_age;
+  TROUPE_TRY(auto dialed, dial(ticket, {.limit = limit, .stop = stop}));
   return found_driver{std::move(ticket), std::move(dialed)};
 }
 

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <mutex>
+#include <string_view>
 #include <thread>
 
 #include "troupe/actors/door/dial.hpp"
@@ -19,9 +20,11 @@ struct found_driver {
 };
 
 /// Calls the door of the driver that the ticket in the file or folder *path*
-/// names; empty: the ticket comes by standard input. Ends with `ec::stopped` as
-/// soon as the descriptor *stop* is readable, else fails as `dial`.
-expected<found_driver> find_driver(const fs::path& path, int stop);
+/// names, or the ticket *text*; if both are empty, the ticket comes by standard
+/// input. Ends with `ec::stopped` as soon as the descriptor *stop* is readable,
+/// else fails as `dial`.
+expected<found_driver> find_driver(const fs::path& path, std::string_view text,
+                                   int stop);
 
 /// Dials the driver again when the connection to it breaks.
 class driver_redialer : public std::enable_shared_from_this<driver_redialer> {

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "troupe/runtime/text.hpp"
+#include "troupe/trainers/mpi_launch.hpp"
 #include "troupe/trainers/node_agent.hpp"
 #include "troupe/trainers/ticket_folder.hpp"
 
@@ -83,17 +84,13 @@ void say(const std::string& text) {
 
 [[noreturn]] void be_agent(const launch_arguments& arguments,
                            const launch_environment& found) {
-  if (found.engine == launch_engine::mpi) {
-    say(found.found
-        + ": agents cannot be started by mpirun yet; start the program with "
-          "--hosts, or in a job of Slurm");
-    std::exit(static_cast<int>(agent_exit::never));
-  }
+  if (found.engine == launch_engine::mpi)
+    std::exit(static_cast<int>(serve_mpi()));
   agent_orders orders;
   orders.launch = arguments.launch;
   if (found.engine == launch_engine::tickets)
     orders.ticket = found.ticket_path;
-  std::exit(run_node_agent(orders));
+  std::exit(static_cast<int>(run_node_agent(orders).code));
 }
 
 /// The process does nothing else.
@@ -168,7 +165,13 @@ void find_launch(int argc, const char* const* argv) {
   if (found.role == launch_role::extra_task
       || found.engine != launch_engine::none || found.is_odd)
     say(found.found);
-  if (found.role == launch_role::extra_task)
+  auto is_extra = found.role == launch_role::extra_task;
+  if (found.engine == launch_engine::mpi) {
+    auto joined = is_extra ? leave_mpi() : lead_mpi();
+    if (!joined)
+      mine.environment = tl::unexpected{joined.error()};
+  }
+  if (is_extra)
     std::exit(0);
 }
 

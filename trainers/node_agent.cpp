@@ -371,7 +371,7 @@ agent_end serve(const agent_orders& orders, interrupt_watch& signals) {
   if (!spawns)
     return failed_end(spawns.error());
   leave_request leave{signals, orders.launch != 0};
-  auto found = find_driver(orders.ticket, leave.fd());
+  auto found = find_driver(orders.ticket, orders.ticket_text, leave.fd());
   if (!found)
     return failed_end(found.error());
   node_agent agent{*spawns, orders.launch};
@@ -385,11 +385,13 @@ agent_end serve(const agent_orders& orders, interrupt_watch& signals) {
 
 } // namespace
 
-int run_node_agent(const agent_orders& orders) {
+agent_outcome run_node_agent(const agent_orders& orders) {
   agent_end end;
+  auto has_to_leave = false;
   try {
     interrupt_watch signals{default_preempt_signals()};
     end = serve(orders, signals);
+    has_to_leave = signals.asked() != interrupt::none;
     signals.answer(interrupt::stop);
   } catch (...) {
     end = {agent_exit::try_again, caught("the agent failed").message};
@@ -397,7 +399,7 @@ int run_node_agent(const agent_orders& orders) {
   if (!end.why.empty())
     std::fprintf(stderr, "troupe: the agent of this host ends: %s\n",
                  end.why.c_str());
-  return static_cast<int>(end.code);
+  return {end.code, has_to_leave};
 }
 
 } // namespace troupe::internal

@@ -17,12 +17,18 @@ enum class agent_exit : int {
 struct agent_orders {
   /// The file with its ticket, or its folder; empty: standard input.
   std::string ticket;
+  std::string ticket_text;  ///< The ticket itself; empty: see above.
   std::uint64_t launch = 0; ///< As in `agent_facts`.
 };
 
+/// How an agent ended.
+struct agent_outcome {
+  agent_exit code = agent_exit::done;
+  bool has_to_leave = false; ///< A signal asked this process to end.
+};
+
 /// Has the ranks of this host for a driver elsewhere, until that ends. Call
-/// after `init_spawner`. Returns the exit code of the process, an `agent_exit`,
-/// after a line on standard error unless all went well.
-int run_node_agent(const agent_orders& orders);
+/// after `init_spawner`. Prints a line on standard error unless all went well.
+agent_outcome run_node_agent(const agent_orders& orders);
 
 } // namespace troupe::internal

@@ -24,6 +24,7 @@
 #include "troupe/runtime/text.hpp"
 #include "troupe/runtime/timing.hpp"
 #include "troupe/trainers/loop_address.hpp"
+#include "troupe/trainers/mpi_launch.hpp"
 #include "troupe/trainers/rank_runner.hpp"
 #include "troupe/trainers/ring/link_security.hpp"
 
@@ -289,6 +290,7 @@ std::unique_ptr<run_parts> run_starter::spawn() {
   auto& x = *run_;
   if (request_.tickets.empty())
     x.agent_ticket = request_.run.agent_ticket;
+  x.publishes_ticket = request_.publishes_ticket;
   x.launcher = make_launcher();
   x.agent = spawn_actor(host_agent, host_agent_args{x.launcher});
   *x.agent_cell = x.agent;
@@ -449,6 +451,8 @@ expected<void> run_parts::open_endpoint(caf::actor_system& system) {
   agents.emplace(std::move(hosts));
   if (launches)
     launches->open(group, door->ticket_text());
+  if (publishes_ticket)
+    TROUPE_TRY_VOID(publish_mpi_ticket(door->ticket_text()));
   return door->admit(*agents, agent_ticket);
 }
 

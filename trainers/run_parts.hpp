@@ -73,6 +73,7 @@ struct run_parts {
   std::optional<private_endpoint> agents; ///< Where agents reach the group.
   std::unique_ptr<host_door> door;        ///< Unset: there is one host.
   fs::path agent_ticket;
+  bool publishes_ticket = false; ///< For the other processes of mpirun.
   std::shared_ptr<agent_launcher> launches; ///< Of agents on other hosts.
   /// Shows the output of rank 0, which is on another host.
   std::optional<log_follower> rank_zero;

@@ -5,6 +5,7 @@
 #include "troupe/runtime/hosts/host_plan.hpp"
 #include "troupe/runtime/text.hpp"
 #include "troupe/trainers/launch.hpp"
+#include "troupe/trainers/mpi_launch.hpp"
 
 namespace troupe::internal {
 
@@ -58,6 +59,11 @@ expected<void> find_hosts(run_request& x) {
                      "TROUPE_DRIVER names this host, but neither TROUPE_AGENTS "
                      "nor scaling.agents says how many agents come");
   }
+  if (found && found->engine == launch_engine::mpi) {
+    TROUPE_TRY(auto hosts, mpi_host_count());
+    scaling.agents = hosts - 1;
+    x.publishes_ticket = true;
+  }
   if (scaling.agents > 0) {
     if (auto each = scaling.workers_per_host; each > 0) {
       auto hosts = scaling.agents + 1;
@@ -107,7 +113,8 @@ std::vector<int> slots_of(const run_request& x) {
 expected<void> validate(const run_request& x) {
   TROUPE_TRY_VOID(validate(x.scaling, local_resources(), shares_of(x)));
   TROUPE_TRY_VOID(validate(x.run));
-  if (x.scaling.agents > 0 && x.run.agent_ticket.empty() && x.tickets.empty())
+  if (x.scaling.agents > 0 && x.run.agent_ticket.empty() && x.tickets.empty()
+      && !x.publishes_ticket)
     return failure(ec::invalid_config,
                    "scaling.agents asks for other hosts: run.agent_ticket must "
                    "name a file for the ticket with which their agents reach "

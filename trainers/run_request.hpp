@@ -22,6 +22,7 @@ struct run_request {
   /// The folder with the tickets of a driver whose agents come by themselves,
   /// or the file with its own; empty: it makes them.
   fs::path tickets;
+  bool publishes_ticket = false; ///< For the other processes of mpirun.
   /// GPUs and cores of this host that are the run's own, so that runs side by
   /// side share none. Empty: the first GPUs, and all cores of this process.
   std::vector<int> gpus;

@@ -58,10 +58,10 @@ encrypted_links(const link_credentials&, std::string_view) {
   return failure(ec::unsupported, std::string{needs_openssl});
 }
 
-int run_node_agent(const agent_orders&) {
+agent_outcome run_node_agent(const agent_orders&) {
   std::fprintf(stderr, "troupe: %.*s\n", static_cast<int>(needs_openssl.size()),
                needs_openssl.data());
-  return static_cast<int>(agent_exit::never);
+  return {agent_exit::never};
 }
 
 } // namespace troupe::internal

@@ -328,14 +328,16 @@ private:
     auto who = concat(starter, ": this is rank ", rank);
     if (size)
       who += concat(" of ", *size);
+    auto is_one_host = size && local_size && *size == *local_size;
+    if (is_one_host)
+      result.engine = launch_engine::none;
     if (local > 0) {
       result.role = launch_role::extra_task;
       result.found = who + ", which ends: its host has a task already";
     } else if (rank > 0 || options_.node_agent) {
       result.role = launch_role::agent;
       result.found = who + ", an agent of rank 0";
-    } else if (size && local_size && *size == *local_size) {
-      result.engine = launch_engine::none;
+    } else if (is_one_host) {
       result.host_index = 0;
       result.is_odd = true;
       result.found = who + ", and all ranks are on this host";

@@ -1,7 +1,7 @@
 #include "troupe/runtime/process/internet_socket.hpp"
 
+#include <linux/tcp.h>
 #include <netdb.h>
-#include <netinet/tcp.h>
 
 #include <algorithm>
 #include <cerrno>

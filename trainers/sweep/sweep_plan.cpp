@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "troupe/callbacks/tracking/tracker.hpp"
+#include "troupe/runtime/config/rank_shares.hpp"
 #include "troupe/runtime/process/cpu_plan.hpp"
 #include "troupe/runtime/text.hpp"
 
@@ -30,11 +31,11 @@ field_texts texts_of(const metrics& params) {
 }
 
 /// What a trial claims: an elastic one for the most ranks that it may have.
-trial_slots::claim claim_of(const scaling_config& x) {
+trial_slots::claim claim_of_trial(const scaling_config& x) {
   auto ranks = world_size_of(x);
-  auto cores = x.resources_per_worker.cpus.value_or(0) * ranks;
-  return {static_cast<int>(std::floor(cores)),
-          static_cast<int>(gpus_of(x, 0).size()) * ranks};
+  auto each = claim_of(x);
+  return {static_cast<int>(std::floor(each.cpus * ranks)),
+          static_cast<int>(each.gpus) * ranks};
 }
 
 /// How many trials of *x* fit onto this host at once, but no more than *limit*.
@@ -44,7 +45,7 @@ int concurrency(const scaling_config& x, const std::optional<int>& limit) {
   auto most = each > 0 ? std::floor(host.cpus / each) : host.cpus;
   auto result = limit.value_or(static_cast<int>(most));
   // Ranks share cores, but no GPU.
-  if (auto gpus = claim_of(x).gpus; gpus > 0)
+  if (auto gpus = claim_of_trial(x).gpus; gpus > 0)
     result = std::min(result, static_cast<int>(host.gpus) / gpus);
   return std::max(result, 1);
 }
@@ -131,7 +132,7 @@ int sweep_plan::at_once() const {
 }
 
 trial_slots sweep_plan::slots() const {
-  return {at_once(), available_cores(), claim_of(request_.scaling)};
+  return {at_once(), available_cores(), claim_of_trial(request_.scaling)};
 }
 
 expected<train_loop> sweep_plan::loop_for(const trial& x) const {

@@ -1,4 +1,4 @@
-"""Trains with one command on several hosts, over the real sshd and in jobs of the real Slurm.
+"""Trains with one command on several hosts, over the real sshd and mpirun, and in jobs of the real Slurm.
 
   hosts_test.py HOSTS_RUN TRAINING_RUN TOOLS [unittest arguments]
 
@@ -116,7 +116,7 @@ class OnHosts(unittest.TestCase):
         return self.output_of(self.start(*arguments, **options), code=3)
 
 
-class OverSsh(OnHosts):
+class WithSsh(OnHosts):
     SCRIPT, PROGRAMS = "ssh.sh", ["/usr/sbin/sshd", "/usr/bin/ssh"]
 
     @classmethod
@@ -137,6 +137,8 @@ class OverSsh(OnHosts):
         path.chmod(0o700)
         cls.environment["PATH"] = f"{path.parent}:{os.environ['PATH']}"
 
+
+class OverSsh(WithSsh):
     def test_one_command_trains_on_all_hosts_of_a_list(self):
         ranks, output = self.run_on(6, "--hosts", "h1,h2,h3", "--workers", "6")
         self.assertEqual(ranks, [(0, 0, "h1"), (0, 1, "h1"), (1, 0, "h2"), (1, 1, "h2"), (2, 0, "h3"), (2, 1, "h3")])
@@ -231,6 +233,56 @@ class OverSsh(OnHosts):
         self.tool("hosts.sh", "run", "h2", "pkill", "-KILL", "-f", "--", "--node-agent=")
         self.assertEqual(self.ranks_of(2, attempt=1), [(0, 0, "h1"), (1, 0, "h2")])
         self.output_of(running)
+
+
+class OverMpi(WithSsh):
+    PROGRAMS = [*WithSsh.PROGRAMS, "/usr/bin/mpirun"]
+    MPIRUN = ["mpirun", "--allow-run-as-root", "-H", "h1:2,h2:2,h3:2"]
+
+    def expect_six_ranks(self, ranks):
+        """Two on each host; agents come in any order."""
+        self.assertEqual([x[:2] for x in ranks], [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0), (2, 1)])
+        self.assertEqual([x[2] for x in ranks][:2], ["h1", "h1"])
+        self.assertEqual(sorted(x[2] for x in ranks[2:]), ["h2", "h2", "h3", "h3"])
+
+    def test_the_first_process_of_each_host_is_its_agent(self):
+        running = self.start("--workers", "6", "--waits", "1", prefix=self.MPIRUN)
+        self.expect_six_ranks(self.ranks_of(6))
+        seen = self.tool("hosts.sh", "run", "h2", "sh", "-c", "cat /proc/[0-9]*/cmdline /proc/[0-9]*/environ")
+        self.assertIn("hosts_run", seen)
+        self.assertNotIn("PRIVATE KEY", seen)
+        self.tool("hosts.sh", "run", "h1", "pkill", "-INT", "-o", "-x", "hosts_run")
+        self.output_of(running, code=3)
+        self.expect_nothing_left()
+
+        # The run resumes, and the launcher ends with its driver's code.
+        running = self.start("--workers", "6", "--waits", "1", prefix=self.MPIRUN)
+        self.expect_six_ranks(self.ranks_of(6, attempt=1))
+        output = self.output_of(running)
+        self.assertIn("mpirun: this is rank 0 of 6, the driver; the first ranks of other hosts are its agents\n", output)
+        self.assertIn("mpirun: this is rank 3 of 6, which ends: its host has a task already\n", output)
+        self.expect_nothing_left()
+
+    def test_an_agent_that_is_killed_ends_everything_and_the_next_start_resumes(self):
+        running = self.start("--workers", "6", "--waits", "1", prefix=self.MPIRUN)
+        self.expect_six_ranks(self.ranks_of(6))
+        self.tool("hosts.sh", "run", "h2", "pkill", "-KILL", "-o", "-x", "hosts_run")
+        running.communicate(timeout=LIMIT_S)
+        self.assertNotEqual(running.returncode, 0)
+        self.expect_nothing_left()
+        output = self.output_of(self.start("--workers", "6", "--waits", "1", prefix=self.MPIRUN))
+        self.assertRegex(output, r"finished, attempt [1-9], 6 ranks\n")  # The first driver may have begun another one.
+
+    def test_nothing_is_left_of_a_launcher_that_is_killed(self):
+        running = self.start("--workers", "6", "--waits", "1", prefix=self.MPIRUN)
+        self.expect_six_ranks(self.ranks_of(6))
+        self.tool("hosts.sh", "run", "h1", "pkill", "-KILL", "-x", "mpirun")
+        running.communicate(timeout=LIMIT_S)
+        self.expect_nothing_left()
+
+    def test_agents_end_with_a_driver_that_starts_no_run(self):
+        self.assertIn("workers_per_host", self.refused("--per-host", "-1", prefix=self.MPIRUN))
+        self.expect_nothing_left()
 
 
 class InSlurm(OnHosts):

@@ -348,6 +348,10 @@ TEST(launch_environment_test, divides_the_ranks_of_mpirun) {
   auto alone =
     found(with(rank("0", "0"), {{"OMPI_COMM_WORLD_LOCAL_SIZE", "4"}}));
   EXPECT_EQ(alone.engine, launch_engine::none);
+  auto beside =
+    found(with(rank("1", "1"), {{"OMPI_COMM_WORLD_LOCAL_SIZE", "4"}}));
+  EXPECT_EQ(beside.engine, launch_engine::none);
+  EXPECT_EQ(beside.role, launch_role::extra_task);
   EXPECT_EQ(found({{"PMIX_RANK", "1"}}).role, launch_role::agent);
   EXPECT_THAT(mistake_in(with(rank("0", "0"), {{"PMIX_RANK", "1"}})),
               HasSubstr("two different programs"));

@@ -1,0 +1,115 @@
+#include "troupe/trainers/mpi_launch.hpp"
+
+#include <sys/prctl.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <thread>
+
+#include "troupe/runtime/hosts/pmix_session.hpp"
+#include "troupe/runtime/process/forked_process.hpp"
+#include "troupe/runtime/text.hpp"
+
+namespace troupe::internal {
+
+namespace {
+
+/// How long an agent that was dropped leaves the driver alone.
+constexpr auto pause = std::chrono::seconds{1};
+
+/// What the *number*-th run publishes: its ticket, or an empty text instead of
+/// a run.
+std::string ticket_name(int number) {
+  return concat("troupe.ticket.", number);
+}
+
+/// The session of a driver, until the process ends.
+struct driver_session {
+  std::unique_ptr<pmix_session> session;
+  owner_process owner;
+  int runs = 0;
+
+  ~driver_session() {
+    if (session && owner.is_here())
+      (void) session->publish(ticket_name(runs), {});
+  }
+};
+
+driver_session& own_session() {
+  static driver_session result;
+  return result;
+}
+
+agent_exit failed(const error& reason) {
+  std::fprintf(stderr, "troupe: the agent of this host ends: %s\n",
+               reason.message.c_str());
+  return agent_exit::never;
+}
+
+/// Takes part in the run of *ticket*, again if the driver drops this host,
+/// until the run called *next* is published. Nothing if the agent can serve
+/// other runs.
+std::optional<agent_exit> serve_run(const pmix_session& session,
+                                    const agent_orders& orders,
+                                    const std::string& next) {
+  for (;;) {
+    auto end = run_node_agent(orders);
+    if (end.code == agent_exit::done)
+      return std::nullopt;
+    if (end.code == agent_exit::never || end.has_to_leave)
+      return end.code;
+    auto other = session.find(next);
+    if (!other)
+      return failed(other.error());
+    if (*other)
+      return std::nullopt;
+    std::this_thread::sleep_for(pause);
+  }
+}
+
+} // namespace
+
+expected<void> lead_mpi() {
+  auto& own = own_session();
+  // Once mpirun is gone, so are its agents, and nothing ends this process.
+  ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+  TROUPE_TRY(own.session, pmix_session::open());
+  own.owner = {};
+  return {};
+}
+
+expected<int> mpi_host_count() {
+  return own_session().session->host_count();
+}
+
+expected<void> publish_mpi_ticket(const std::string& text) {
+  auto& own = own_session();
+  return own.session->publish(ticket_name(own.runs++), text);
+}
+
+expected<void> leave_mpi() {
+  TROUPE_TRY(auto session, pmix_session::open());
+  return {};
+}
+
+agent_exit serve_mpi() {
+  auto session = pmix_session::open();
+  if (!session)
+    return failed(session.error());
+  for (int run = 0;; ++run) {
+    auto ticket = (*session)->wait_for(ticket_name(run));
+    if (!ticket)
+      return failed(ticket.error());
+    if (ticket->empty())
+      return agent_exit::done;
+    agent_orders orders;
+    orders.ticket_text = std::move(*ticket);
+    if (auto end = serve_run(**session, orders, ticket_name(run + 1)))
+      return *end;
+  }
+}
+
+} // namespace troupe::internal

@@ -6,13 +6,13 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cstdlib>
 #include <mutex>
 #include <utility>
 #include <vector>
 
 #include "troupe/runtime/text.hpp"
+#include "troupe/runtime/whole_number.hpp"
 
 namespace troupe::internal {
 
@@ -75,10 +75,10 @@ expected<armed_failpoint> parse_failpoint(const std::string& spec) {
   if (colon == std::string::npos)
     return result;
   result.lasting = result.name.ends_with('+');
-  auto first = result.name.data() + colon + 1;
-  auto last = result.name.data() + result.name.size() - result.lasting;
-  if (std::from_chars(first, last, result.passes).ptr != last
-      || result.passes < 1)
+  auto count = std::string_view{result.name}.substr(colon + 1);
+  count.remove_suffix(result.lasting);
+  result.passes = whole_number<int>(count).value_or(0);
+  if (result.passes < 1)
     return failure(ec::invalid_argument,
                    "the failpoint '" + spec + "' has no count >= 1 after ':'");
   result.name.resize(colon);

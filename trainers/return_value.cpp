@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 
-#include <charconv>
 #include <optional>
 #include <vector>
 
@@ -11,6 +10,7 @@
 #include "troupe/runtime/storage/checksum.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/text.hpp"
+#include "troupe/runtime/whole_number.hpp"
 
 namespace troupe::internal {
 
@@ -22,15 +22,6 @@ expected<held_folder> folder_of(const rank_facts& x) {
     .and_then([](const held_folder& run) {
       return run.folder(run_layout::return_values);
     });
-}
-
-std::optional<std::uint64_t> number_of(const std::string& name) {
-  std::uint64_t result = 0;
-  auto end = name.data() + name.size();
-  auto x = std::from_chars(name.data(), end, result);
-  if (x.ec != std::errc{} || x.ptr != end)
-    return std::nullopt;
-  return result;
 }
 
 } // namespace
@@ -52,7 +43,8 @@ fs::path return_folder::path_of(const fs::path& run, std::uint64_t attempts) {
   std::optional<std::uint64_t> found;
   if (names)
     for (auto& name : *names)
-      if (auto x = number_of(name); x && *x <= last && (!found || *x > *found))
+      if (auto x = whole_number<std::uint64_t>(name);
+          x && *x <= last && (!found || *x > *found))
         found = x;
   return run / run_layout::return_values / std::to_string(found.value_or(last));
 }
@@ -62,7 +54,8 @@ void return_folder::clear(const rank_facts& x) {
     return;
   auto all = value_or_throw(folder_of(x));
   for (auto& name : value_or_throw(all.names()))
-    if (auto attempt = number_of(name); attempt && *attempt < x.attempt)
+    if (auto attempt = whole_number<std::uint64_t>(name);
+        attempt && *attempt < x.attempt)
       value_or_throw(all.remove_tree(name));
 }
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <memory>
 #include <optional>
 
@@ -17,6 +16,7 @@
 #include "troupe/runtime/hosts/network_addresses.hpp"
 #include "troupe/runtime/process/descriptor.hpp"
 #include "troupe/runtime/text.hpp"
+#include "troupe/runtime/whole_number.hpp"
 
 namespace troupe::internal {
 
@@ -170,9 +170,8 @@ expected<ticket> parse_ticket(std::string_view text, host_role role) {
   TROUPE_TRY_VOID(check_run_name(run));
   result.run = run;
   TROUPE_TRY(auto port, lines.value("port"));
-  auto end = port.data() + port.size();
-  if (std::from_chars(port.data(), end, result.port).ptr != end
-      || result.port == 0 || concat(result.port) != port)
+  result.port = whole_number<std::uint16_t>(port).value_or(0);
+  if (result.port == 0 || concat(result.port) != port)
     return no_ticket("its port is not a number from 1 to 65535");
   do {
     TROUPE_TRY(auto address, lines.value("address"));

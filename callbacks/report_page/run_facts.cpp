@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <string_view>
 
 #include "troupe/callbacks/report_page/page_text.hpp"
@@ -17,6 +16,7 @@
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/storage/json.hpp"
 #include "troupe/runtime/text.hpp"
+#include "troupe/runtime/whole_number.hpp"
 
 namespace troupe::internal {
 
@@ -95,12 +95,8 @@ std::optional<int> rank_of(std::string_view name) {
     return std::nullopt;
   auto digits =
     name.substr(begin.size(), name.size() - begin.size() - end.size());
-  int rank = 0;
-  auto [rest, code] =
-    std::from_chars(digits.data(), digits.data() + digits.size(), rank);
-  if (code != std::errc{} || rest != digits.data() + digits.size() || rank < 0)
-    return std::nullopt;
-  return rank;
+  auto rank = whole_number<int>(digits);
+  return rank && *rank >= 0 ? rank : std::nullopt;
 }
 
 std::vector<std::pair<int, std::string>> log_files(const fs::path& folder) {

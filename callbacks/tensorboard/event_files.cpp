@@ -5,12 +5,12 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <vector>
 
 #include "troupe/runtime/failpoint.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/text.hpp"
+#include "troupe/runtime/whole_number.hpp"
 
 namespace troupe::internal::tensorboard {
 
@@ -33,12 +33,7 @@ std::optional<std::uint64_t> number_of(std::string_view name,
   auto at = name.rfind(ending);
   if (!name.starts_with(event_prefix) || at == name.npos)
     return std::nullopt;
-  auto digits = name.substr(at + ending.size());
-  const auto* end = digits.data() + digits.size();
-  std::uint64_t result = 0;
-  if (digits.empty() || std::from_chars(digits.data(), end, result).ptr != end)
-    return std::nullopt;
-  return result;
+  return whole_number<std::uint64_t>(name.substr(at + ending.size()));
 }
 
 // Whether a run of Troupe wrote the file *name*: it ends in ".<id>-<number>".

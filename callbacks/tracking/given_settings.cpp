@@ -1,7 +1,6 @@
 #include "troupe/callbacks/tracking/given_settings.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <cstdint>
 #include <cstdlib>
 #include <sstream>
@@ -10,6 +9,7 @@
 #include "troupe/runtime/process/secrets.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/text.hpp"
+#include "troupe/runtime/whole_number.hpp"
 
 namespace troupe::internal {
 
@@ -30,13 +30,8 @@ bool is_control(unsigned char x) {
 bool has_good_port(std::string_view host_and_port) {
   auto end = host_and_port.rfind(']'); // of an IPv6 address
   auto colon = host_and_port.find(':', end == host_and_port.npos ? 0 : end);
-  if (colon == host_and_port.npos)
-    return true;
-  auto digits = host_and_port.substr(colon + 1);
-  std::uint16_t port = 0;
-  auto [last, code] =
-    std::from_chars(digits.data(), digits.data() + digits.size(), port);
-  return code == std::errc{} && last == digits.data() + digits.size();
+  return colon == host_and_port.npos
+         || whole_number<std::uint16_t>(host_and_port.substr(colon + 1));
 }
 
 constexpr std::size_t max_ini = 1024 * 1024;

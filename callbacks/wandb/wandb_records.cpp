@@ -1,11 +1,11 @@
 #include "troupe/callbacks/wandb/wandb_records.hpp"
 
-#include <charconv>
 #include <cmath>
 
 #include "troupe/callbacks/encoding/binary.hpp"
 #include "troupe/callbacks/encoding/text.hpp"
 #include "troupe/runtime/text.hpp"
+#include "troupe/runtime/whole_number.hpp"
 
 namespace troupe::internal {
 
@@ -143,10 +143,8 @@ void see_item(wandb_seen& result, std::string_view item) {
                  : key == wandb_report_key ? &result.report
                  : key == wandb_logged_key ? &result.logged
                                            : nullptr;
-  std::int64_t value = 0;
-  auto end = json.data() + json.size();
-  if (target && std::from_chars(json.data(), end, value).ptr == end)
-    *target = value;
+  if (auto value = whole_number<std::int64_t>(json); target && value)
+    *target = *value;
 }
 
 } // namespace

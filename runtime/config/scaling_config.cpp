@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
 #include <cstdlib>
 #include <set>
 #include <string>
@@ -14,6 +13,7 @@
 #include "troupe/runtime/fs.hpp"
 #include "troupe/runtime/process/shared_segment.hpp"
 #include "troupe/runtime/text.hpp"
+#include "troupe/runtime/whole_number.hpp"
 
 namespace troupe::internal {
 
@@ -91,12 +91,8 @@ std::string option_text(const worker_count& x) {
 
 std::optional<worker_count> parse_count(std::string_view text) noexcept {
   auto number = [](std::string_view digits) -> std::optional<int> {
-    auto end = digits.data() + digits.size();
-    int result = 0;
-    auto read = std::from_chars(digits.data(), end, result);
-    if (read.ec != std::errc{} || read.ptr != end || result < 0)
-      return std::nullopt;
-    return result;
+    auto result = whole_number<int>(digits);
+    return result && *result >= 0 ? result : std::nullopt;
   };
   auto colon = text.find(':');
   auto first = number(text.substr(0, colon));

@@ -1,10 +1,9 @@
 #include "troupe/runtime/hosts/environment_map.hpp"
 
-#include <charconv>
-
 #include <unistd.h>
 
 #include "troupe/runtime/text.hpp"
+#include "troupe/runtime/whole_number.hpp"
 
 namespace troupe::internal {
 
@@ -31,11 +30,8 @@ environment_reader::number_of(std::string_view name) const {
   auto text = text_of(name);
   if (!text)
     return std::nullopt;
-  std::int64_t result = 0;
-  auto end = text->data() + text->size();
-  auto read = std::from_chars(text->data(), end, result);
-  if (read.ec != std::errc{} || read.ptr != end || result < 0
-      || result > UINT32_MAX)
+  auto result = whole_number<std::int64_t>(*text);
+  if (!result || *result < 0 || *result > UINT32_MAX)
     return failure(ec::invalid_config,
                    concat(name, '=', cut_text(*text, 100),
                           " is not a number from 0 to ", UINT32_MAX));

@@ -1,13 +1,13 @@
 #include "troupe/runtime/hosts/host_list.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <cstdint>
 #include <set>
 
 #include <arpa/inet.h>
 
 #include "troupe/runtime/text.hpp"
+#include "troupe/runtime/whole_number.hpp"
 
 namespace troupe::internal {
 
@@ -198,12 +198,10 @@ private:
     at_ = end;
     if (end == begin)
       return mistake(begin, "a number is expected");
-    std::uint64_t result = 0;
-    auto last = text_.data() + end;
-    if (std::from_chars(text_.data() + begin, last, result).ec != std::errc{}
-        || result > UINT64_MAX / 2 || end - begin > max_host_name)
+    auto result = whole_number<std::uint64_t>(text_.substr(begin, end - begin));
+    if (!result || *result > UINT64_MAX / 2 || end - begin > max_host_name)
       return mistake(begin, "the number is too large");
-    return result;
+    return *result;
   }
 
   static std::string too_many() {
@@ -316,10 +314,9 @@ std::string to_short_text(const std::vector<std::string>& names) {
   const auto& first = names.front();
   auto prefix = first.substr(0, first.find_last_not_of(decimal_digits) + 1);
   auto number = std::string_view{first}.substr(prefix.size());
-  std::uint64_t begin = 0;
-  auto end = number.data() + number.size();
-  auto in_order = std::from_chars(number.data(), end, begin).ec == std::errc{};
-  number_range range{begin, begin, number.size()};
+  auto begin = whole_number<std::uint64_t>(number);
+  auto in_order = begin.has_value();
+  number_range range{begin.value_or(0), begin.value_or(0), number.size()};
   for (std::size_t i = 0; in_order && i < names.size(); ++i)
     in_order = names[i] == prefix + range.at(i);
   if (names.size() > 2 && in_order)

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <map>
 #include <utility>
 
@@ -11,6 +10,7 @@
 
 #include "troupe/runtime/process/descriptor.hpp"
 #include "troupe/runtime/text.hpp"
+#include "troupe/runtime/whole_number.hpp"
 
 namespace troupe::internal {
 
@@ -43,10 +43,8 @@ expected<host_entry> host_of_line(std::string_view line) {
                      concat("\"", cut_text(word, 100),
                             "\": after the host, only slots=N may follow"));
     auto number = word.substr(word.find('=') + 1);
-    int slots = 0;
-    auto end = number.data() + number.size();
-    auto read = std::from_chars(number.data(), end, slots);
-    if (read.ec != std::errc{} || read.ptr != end || slots < 1)
+    auto slots = whole_number<int>(number);
+    if (!slots || *slots < 1)
       return failure(
         ec::invalid_config,
         concat("\"", cut_text(word, 100), "\": slots are a number from 1 on"));

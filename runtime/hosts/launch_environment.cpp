@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <climits>
 #include <memory>
 #include <utility>
@@ -14,6 +13,7 @@
 #include "troupe/runtime/hosts/slurm_job.hpp"
 #include "troupe/runtime/process/processes.hpp"
 #include "troupe/runtime/text.hpp"
+#include "troupe/runtime/whole_number.hpp"
 
 namespace troupe::internal {
 
@@ -40,21 +40,17 @@ std::string count_text(const std::vector<host_entry>& hosts) {
 expected<driver_address> parse_driver_address(std::string_view text) {
   auto colon = text.rfind(':');
   auto host = text.substr(0, colon);
-  int port = 0;
-  if (colon != text.npos) {
-    auto end = text.data() + text.size();
-    auto read = std::from_chars(text.data() + colon + 1, end, port);
-    if (read.ec != std::errc{} || read.ptr != end || port > 65'535)
-      port = 0;
-  }
+  std::optional<std::uint16_t> port;
+  if (colon != text.npos)
+    port = whole_number<std::uint16_t>(text.substr(colon + 1));
   auto in_brackets = host.starts_with('[') && host.ends_with(']');
   if (in_brackets)
     host = host.substr(1, host.size() - 2);
-  if (port < 1 || !is_host_name(host)
+  if (!port || *port == 0 || !is_host_name(host)
       || in_brackets != (host.find(':') != host.npos))
     return contradiction(concat("TROUPE_DRIVER=", cut_text(text, 300),
                                 " is not HOST:PORT or [ADDRESS]:PORT"));
-  return driver_address{std::string{host}, static_cast<std::uint16_t>(port)};
+  return driver_address{std::string{host}, *port};
 }
 
 namespace {

@@ -1,7 +1,6 @@
 #include "troupe/runtime/hosts/network_addresses.hpp"
 
 #include <array>
-#include <charconv>
 #include <cstddef>
 #include <memory>
 #include <optional>
@@ -15,6 +14,7 @@
 
 #include "troupe/runtime/process/descriptor.hpp"
 #include "troupe/runtime/text.hpp"
+#include "troupe/runtime/whole_number.hpp"
 
 namespace troupe::internal {
 
@@ -70,12 +70,10 @@ std::optional<network> parse_network(const std::string& text) {
   result.length = bits;
   if (slash == text.npos)
     return result;
-  auto end = text.data() + text.size();
-  auto [at, problem] =
-    std::from_chars(text.data() + slash + 1, end, result.length);
-  if (problem != std::errc{} || at != end || result.length < 0
-      || result.length > bits)
+  auto length = whole_number<int>(std::string_view{text}.substr(slash + 1));
+  if (!length || *length < 0 || *length > bits)
     return std::nullopt;
+  result.length = *length;
   return result;
 }
 

@@ -1,10 +1,10 @@
 #include "troupe/runtime/rendezvous/rendezvous_table.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <utility>
 
 #include "troupe/runtime/text.hpp"
+#include "troupe/runtime/whole_number.hpp"
 
 namespace troupe::internal {
 
@@ -23,12 +23,12 @@ expected<rendezvous_table::sum> rendezvous_table::add(const std::string& key,
                                                       std::int64_t amount) {
   std::int64_t value = 0;
   if (auto* text = find(key)) {
-    auto* end = text->data() + text->size();
-    auto [rest, code] = std::from_chars(text->data(), end, value);
-    if (code != std::errc{} || rest != end)
+    auto number = whole_number<std::int64_t>(*text);
+    if (!number)
       return failure(ec::invalid_argument,
                      "cannot add to key \"" + key
                        + "\": its value is not a decimal number of 64 bits");
+    value = *number;
   }
   if (__builtin_add_overflow(value, amount, &value))
     return failure(ec::invalid_argument,

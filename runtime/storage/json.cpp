@@ -1,11 +1,11 @@
 #include "troupe/runtime/storage/json.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <limits>
 
 #include "troupe/runtime/text.hpp"
+#include "troupe/runtime/whole_number.hpp"
 
 namespace troupe::internal::json {
 
@@ -125,12 +125,11 @@ std::string from_hex(std::string_view digits) {
   if (digits.size() % 2 != 0)
     throw format_error{"hexadecimal digits do not come in pairs"};
   for (std::size_t i = 0; i < digits.size(); i += 2) {
-    unsigned byte = 0;
-    auto end = digits.data() + i + 2;
-    if (std::from_chars(digits.data() + i, end, byte, 16).ptr != end)
+    auto byte = whole_number<unsigned char>(digits.substr(i, 2), 16);
+    if (!byte)
       throw format_error{"'" + std::string{digits.substr(i, 2)}
                          + "' is not hexadecimal"};
-    result += static_cast<char>(byte);
+    result += static_cast<char>(*byte);
   }
   return result;
 }
@@ -180,12 +179,10 @@ std::string to_text(const document& x) {
 
 std::uint64_t to_checksum(const document& x) {
   auto digits = to_text(x);
-  std::uint64_t result = 0;
-  auto end = digits.data() + digits.size();
-  if (digits.size() != 16
-      || std::from_chars(digits.data(), end, result, 16).ptr != end)
+  auto result = whole_number<std::uint64_t>(digits, 16);
+  if (digits.size() != 16 || !result)
     throw format_error{"'" + digits + "' is not a checksum"};
-  return result;
+  return *result;
 }
 
 metric_value to_value(const document& x) {

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <limits>
 #include <string>
 #include <string_view>
@@ -16,6 +15,7 @@
 #include "troupe/runtime/run_layout.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/text.hpp"
+#include "troupe/runtime/whole_number.hpp"
 
 namespace troupe::internal {
 
@@ -127,15 +127,12 @@ expected<std::uint64_t> callback_cursor::count() const {
     return tl::unexpected{storage_error("read", path_, errno)};
   if (size == 0) // New, or damaged by a power cut.
     return 0;
-  std::uint64_t result = 0;
-  auto end = bytes.data() + line_size - 1;
-  auto [last, problem] = std::from_chars(bytes.data(), end, result);
-  if (size != line_size || problem != std::errc{} || last != end
-      || *end != '\n')
+  auto result = whole_number<std::uint64_t>({bytes.data(), line_size - 1});
+  if (size != line_size || !result || bytes[line_size - 1] != '\n')
     return failure(ec::corrupt, path_.string()
                                   + " is damaged: remove it to replay all "
                                     "reports of the run to callbacks");
-  return result;
+  return *result;
 }
 
 expected<void> callback_cursor::set_count(std::uint64_t count) {

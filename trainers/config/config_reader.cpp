@@ -11,6 +11,7 @@
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/storage/json.hpp"
 #include "troupe/runtime/text.hpp"
+#include "troupe/runtime/whole_number.hpp"
 
 namespace troupe::internal {
 
@@ -276,15 +277,10 @@ expected<config_value> integer_from_text(const config_shape& x,
                                          const std::string& where,
                                          const std::string& given) {
   // Doubles do not hold all of them.
-  std::uint64_t value = 0;
-  std::int64_t negative = 0;
-  auto begin = given.data(), end = given.data() + given.size();
-  if (auto read = std::from_chars(begin, end, value);
-      !given.empty() && read.ptr == end && read.ec == std::errc{})
-    return integer_value(where, x, json::document(value));
-  if (auto read = std::from_chars(begin, end, negative);
-      !given.empty() && read.ptr == end && read.ec == std::errc{})
-    return integer_value(where, x, json::document(negative));
+  if (auto value = whole_number<std::uint64_t>(given))
+    return integer_value(where, x, json::document(*value));
+  if (auto negative = whole_number<std::int64_t>(given))
+    return integer_value(where, x, json::document(*negative));
   return real_from_text(x, where, given);
 }
 

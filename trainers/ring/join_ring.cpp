@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <list>
 #include <optional>
 #include <system_error>
@@ -15,6 +14,7 @@
 #include "troupe/runtime/process/internet_socket.hpp"
 #include "troupe/runtime/process/secrets.hpp"
 #include "troupe/runtime/text.hpp"
+#include "troupe/runtime/whole_number.hpp"
 #include "troupe/trainers/ring/ring_greeting.hpp"
 
 namespace troupe::internal {
@@ -221,13 +221,6 @@ private:
   std::string refused_; ///< Why, the latest visitor.
 };
 
-template <class T>
-bool read_number(std::string_view text, T& x) {
-  auto end = text.data() + text.size();
-  auto [at, problem] = std::from_chars(text.data(), end, x);
-  return problem == std::errc{} && at == end;
-}
-
 } // namespace
 
 std::string encode(const ring_leader& x) {
@@ -245,18 +238,21 @@ expected<ring_leader> decode_leader(std::string_view text) {
   }
   parts[6] = text;
   ring_leader result;
-  int encrypted = 0;
-  if (!read_number(parts[0], result.host.first_rank)
-      || !read_number(parts[1], result.host.ranks) || result.host.ranks < 1
-      || !read_number(parts[3], result.port)
-      || parts[4].size() != ring_token_digits
-      || !read_number(parts[5], encrypted))
+  auto first_rank = whole_number<int>(parts[0]);
+  auto ranks = whole_number<int>(parts[1]);
+  auto port = whole_number<std::uint16_t>(parts[3]);
+  auto encrypted = whole_number<int>(parts[5]);
+  if (!first_rank || !ranks || *ranks < 1 || !port
+      || parts[4].size() != ring_token_digits || !encrypted)
     return failure(ec::protocol,
                    "the store holds something else than a leader of the "
                    "ring");
+  result.host.first_rank = *first_rank;
+  result.host.ranks = *ranks;
+  result.port = *port;
   result.address = parts[2];
   result.token = parts[4];
-  result.encrypted = encrypted != 0;
+  result.encrypted = *encrypted != 0;
   result.host.name = parts[6];
   return result;
 }

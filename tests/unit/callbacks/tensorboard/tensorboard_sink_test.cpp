@@ -295,6 +295,19 @@ TEST_F(tensorboard_sink_test, leaves_files_of_others_alone) {
   fs::remove_all(shared);
 }
 
+TEST_F(tensorboard_sink_test, takes_no_overlong_number_for_that_of_its_file) {
+  fs::create_directory(events_);
+  auto other =
+    events_ / "events.out.tfevents.1.h.1.01234567-99999999999999999999";
+  test::write_bytes(other, "kept");
+  tracker_records records;
+  records.attempt(0, 0).add(logged_params{{{"seed", 7}}});
+  tensorboard_sink sink;
+  start(sink);
+  log(sink, records.all());
+  EXPECT_EQ(test::bytes_of(other), "kept");
+}
+
 // A copy of a run from which another branches off: `sinks/` and `run.json` are
 // removed.
 TEST_F(tensorboard_sink_test, shows_no_point_of_the_copied_run_twice) {

@@ -28,7 +28,8 @@ worker_group_state::attempt_state::attempt_state(const start_attempt& x,
     idle_in_calls(static_cast<std::size_t>(ranks)),
     waited(static_cast<std::size_t>(ranks)),
     loops(static_cast<std::size_t>(ranks)),
-    seen(static_cast<std::size_t>(ranks)) {
+    seen(static_cast<std::size_t>(ranks)), excuses(plan.world.is_elastic()),
+    causes({plan.exit_timeout, plan.stop_timeout, plan.in_process}) {
   for (std::size_t rank = 0; rank < seen.size(); ++rank)
     seen[rank].rank = static_cast<int>(rank);
 }

@@ -21,7 +21,9 @@
 #include "troupe/runtime/report/rank_places.hpp"
 #include "troupe/runtime/report/straggler_monitor.hpp"
 #include "troupe/runtime/run/attempt_tracker.hpp"
+#include "troupe/runtime/run/cause_search.hpp"
 #include "troupe/runtime/run/leave_plan.hpp"
+#include "troupe/runtime/run/loss_excuses.hpp"
 
 namespace troupe::internal {
 
@@ -137,17 +139,10 @@ struct worker_group_state {
     bool limit_timer = false; ///< A timer for `report_timeout` is set.
     bool named_wait = false;  ///< The driver knows of ranks that wait.
     leave_plan leaves;
-    /// Hosts that were lost or are about to leave, and why: the loss of ranks
-    /// there does not count as a failure.
-    std::map<std::size_t, std::string> left_hosts;
+    loss_excuses excuses;
     std::map<int, clock::time_point> exits; ///< Of ranks' processes.
-    /// When a host of ranks gave its last sign before it was lost, and why.
-    std::vector<std::pair<clock::time_point, std::string>> losses;
+    cause_search causes;
     bool started = false;
-    bool settling = false;
-    bool awaits_cause = false; ///< A timer for `on_secondary_failure` is set.
-    /// The leavers at the end of that timer; none later is waited for.
-    std::optional<std::vector<int>> awaited_leavers;
     error end_reason;
     std::map<rendezvous_table::waiter_id, pending_get> getters;
     std::map<rendezvous_table::waiter_id, wait_promise> waiters;
@@ -181,12 +176,6 @@ struct worker_group_state {
   void show(const host_answers& x);
   void show(const host_given_up& x);
   void lose(const host_lost& x);
-  /// When *rank* failed by *x*, if that may follow from the loss of a host.
-  std::optional<clock::time_point> end_of(int rank,
-                                          const rank_failure& x) const;
-  /// Why the host was lost from whose loss the failure *x* of *rank* follows,
-  /// or may follow: then it does not count. Null: from none.
-  const std::string* loss_behind(int rank, const rank_failure& x) const;
   /// A host is about to leave: its ranks' last checkpoints come before.
   void note_host(const host_notice& x);
   /// Lets all ranks leave after one of their reports, within *grace*.
@@ -288,20 +277,9 @@ struct worker_group_state {
                                         bool has_checkpoint);
   void release(const rendezvous_table::waiter_list& waiters);
 
-  /// A rank failed: waits a moment for the causes of others, then ends all.
+  /// Something may have failed: does what follows.
   void on_failure();
-  /// There are secondary failures: waits for their cause as long as there may
-  /// be one.
-  void on_secondary_failure();
-  bool may_blame_secondary() const;
-  /// No cause came in a while: waits for those that may have one yet.
-  void wait_for_leavers();
-  /// Those of `awaited_leavers` that are still leavers.
-  std::vector<int> remaining_leavers() const;
-  /// Ranks that have left the group without a secondary failure and have not
-  /// said why: they may still be in a hook. Not those that wait for others
-  /// themselves. Includes those whose processes have ended without a report.
-  std::vector<int> leavers() const;
+  void follow(const cause_search::step& x);
   /// Ends every rank: asks them, and kills what is there after *grace*.
   void end_all(const error& reason, std::chrono::milliseconds grace);
   void kill_ranks();
@@ -315,8 +293,7 @@ struct worker_group_state {
   void answer_store(const error& reason);
   void check_over();
   attempt_ended how_it_ended() const;
-  /// Why the failures of this attempt do not count; empty: they do.
-  std::string excuse() const;
+  std::vector<loss_excuses::failed_rank> failed_ranks() const;
 
   /// Calls *f* after *limit* if the attempt is still this one. If the driver
   /// stood still meanwhile, ranks have *limit* once more (*again*).

@@ -2,7 +2,6 @@
 // it ends the others, and when the attempt is over.
 
 #include <algorithm>
-#include <csignal>
 #include <utility>
 
 #include "troupe/actors/compat/messaging.hpp"
@@ -14,15 +13,6 @@ namespace troupe::internal {
 
 namespace {
 
-/// How long a rank's exception waits for the exit of another rank that may have
-/// caused it: a killed peer shows as a broken connection in the others before
-/// its own end is known.
-constexpr auto settle_time = std::chrono::milliseconds{20};
-
-/// How long secondary failures wait for their cause, unless a rank shows that
-/// it has left the others' collectives: that one has `exit_timeout` more.
-constexpr auto cause_patience = std::chrono::seconds{2};
-
 /// How long a rank whose connection broke may take until its process is known
 /// to have ended.
 constexpr auto exit_patience = std::chrono::seconds{2};
@@ -30,15 +20,6 @@ constexpr auto exit_patience = std::chrono::seconds{2};
 /// How long a killed process may take to be gone. A spawner that hangs is
 /// overcome within two seconds; what takes longer waits for a disk or a device.
 constexpr auto kill_patience = std::chrono::seconds{10};
-
-/// Whether a rank may have ended so because its host does. An exception or a
-/// crash is its own.
-bool is_loss(const rank_failure& x) {
-  using kind = rank_failure::kind_type;
-  return x.kind == kind::lost
-         || (x.kind == kind::signal
-             && (x.code == SIGKILL || x.code == SIGTERM));
-}
 
 } // namespace
 
@@ -58,23 +39,10 @@ void worker_group_state::end_loop(rank_loop_ended& x) {
     shown.has_ended = known.has_ended;
     known = std::move(shown);
   }
-  // A rank that gave up on its peers is not the one to blame.
-  auto& shown = seen(loop.rank);
-  auto gave_up = loop.reason.code == ec::timeout && shown.gave_up;
-  auto late =
-    gave_up ? late_in_collectives(a->seen, loop.rank) : std::vector<int>{};
-  if (!a->tracker.end_ordered())
-    for (auto rank : late)
-      a->tracker.timed_out(rank, loop.reason.message);
   a->loops[static_cast<std::size_t>(loop.rank)].ended = self->clock().now();
-  // The end of a call or a collective may carry the order before `stop_loop`
-  // arrives, and a loop may turn it into another exception.
-  auto secondary = shown.failed == collective_failure::others;
-  auto by_order = loop.stopped || loop.reason.code == ec::stopped || secondary
-                  || x.was_in_call;
-  auto stopped = by_order && a->tracker.end_ordered();
-  a->tracker.loop_ended(loop.rank, loop.reason, stopped || !late.empty(),
-                        secondary);
+  cause_search::loop_ended(
+    a->tracker, {loop.rank, loop.reason, loop.stopped || x.was_in_call},
+    a->seen);
   if (!loop.reason && !a->tracker.end_ordered()) {
     if (auto ok = a->meetings.loop_ended(loop.rank); !ok)
       a->tracker.record_misuse(loop.rank, ok.error().message);
@@ -207,85 +175,28 @@ void worker_group_state::preempt(const preempt_attempt& x) {
 }
 
 void worker_group_state::on_failure() {
-  auto a = attempt ? &*attempt : nullptr;
-  if (!a || a->tracker.end_ordered() || a->settling)
-    return;
-  if (a->tracker.lacks_cause())
-    on_secondary_failure();
-  if (!a->tracker.failed())
-    return;
-  auto& first = *a->tracker.failures().begin();
-  error reason{ec::stopped, concat("rank ", first.first,
-                                   " failed: ", to_string(first.second))};
-  if (args.plan.in_process
-      || first.second.kind != rank_failure::kind_type::exception) {
-    end_all(reason, args.plan.in_process ? args.plan.stop_timeout
-                                         : std::chrono::milliseconds{0});
-    return;
-  }
-  a->settling = true;
-  self->run_delayed(settle_time, [this, reason, number = a->number] {
-    if (attempt && attempt->number == number && !attempt->tracker.end_ordered())
-      end_all(reason, std::chrono::milliseconds{0});
-  });
+  if (attempt && !attempt->tracker.end_ordered())
+    follow(attempt->causes.failed(attempt->tracker, attempt->seen,
+                                  attempt->meetings));
 }
 
-void worker_group_state::on_secondary_failure() {
-  auto is_over = attempt->awaited_leavers && remaining_leavers().empty();
-  if (is_over || !attempt->tracker.may_learn_cause()) {
-    attempt->tracker.blame_secondary();
-  } else if (!std::exchange(attempt->awaits_cause, true)) {
-    auto judge = [this] {
-      if (may_blame_secondary())
-        wait_for_leavers();
-      on_failure();
-    };
-    after(cause_patience, [this, judge] { look({}, judge); });
-  }
-}
-
-bool worker_group_state::may_blame_secondary() const {
-  return attempt->tracker.lacks_cause() && !attempt->tracker.end_ordered();
-}
-
-void worker_group_state::wait_for_leavers() {
-  attempt->awaited_leavers = leavers();
-  if (attempt->awaited_leavers->empty())
-    return; // `on_failure` blames.
-  auto blame = [this] {
-    if (!may_blame_secondary())
-      return;
-    for (auto rank : remaining_leavers())
-      if (!seen(rank).has_ended) // Else its end comes by itself.
-        attempt->tracker.timed_out(
-          rank,
-          concat(
-            "left the collectives of other ranks, and its loop had not ended ",
-            args.plan.exit_timeout.count(), " ms later"));
-    on_failure();
+void worker_group_state::follow(const cause_search::step& x) {
+  using kind = cause_search::step::kind;
+  auto judge = [this] {
+    if (!attempt->tracker.end_ordered())
+      follow(attempt->causes.looked(attempt->tracker, attempt->seen,
+                                    attempt->meetings));
   };
-  after(args.plan.exit_timeout, [this, blame] { look({}, blame); });
-}
-
-std::vector<int> worker_group_state::remaining_leavers() const {
-  auto result = leavers();
-  std::erase_if(result, [&known = *attempt->awaited_leavers](int rank) {
-    return std::ranges::find(known, rank) == known.end();
-  });
-  return result;
-}
-
-std::vector<int> worker_group_state::leavers() const {
-  std::vector<int> result;
-  for (int rank = 0; rank < attempt->world_size(); ++rank) {
-    if (attempt->tracker.loop_over(rank) || attempt->tracker.gone(rank))
-      continue;
-    auto may_say_why =
-      has_left(seen(rank)) && attempt->meetings.call_of(rank).empty();
-    if (may_say_why || seen(rank).has_ended)
-      result.push_back(rank);
-  }
-  return result;
+  auto end = [this, x] {
+    if (!attempt->tracker.end_ordered())
+      end_all(x.reason, x.grace);
+  };
+  if (x.what == kind::look)
+    after(x.delay, [this, judge] { look({}, judge); });
+  else if (x.what == kind::end && x.delay.count() > 0)
+    after(x.delay, end, false);
+  else if (x.what == kind::end)
+    end();
 }
 
 void worker_group_state::end_all(const error& reason,
@@ -369,43 +280,16 @@ attempt_ended worker_group_state::how_it_ended() const {
           std::move(outcome.left_for)};
 }
 
-// A loop meets a lost host in an exception; a watchdog of its libraries may end
-// its process instead.
-std::optional<worker_group_state::clock::time_point>
-worker_group_state::end_of(int rank, const rank_failure& x) const {
-  using kind = rank_failure::kind_type;
-  if (x.kind == kind::exception)
-    return attempt->loops[static_cast<std::size_t>(rank)].ended;
-  auto exit = attempt->exits.find(rank);
-  auto is_exit = x.kind == kind::exit_code || x.kind == kind::signal
-                 || x.kind == kind::thread_exception;
-  return is_exit && exit != attempt->exits.end() ? std::optional{exit->second}
-                                                 : std::nullopt;
-}
-
-// Exceptions and ends of other ranks since the last sign of a lost host may
-// follow from its loss, also those that are known only after it.
-const std::string*
-worker_group_state::loss_behind(int rank, const rank_failure& x) const {
-  auto& a = *attempt;
-  auto left = a.left_hosts.find(index_of(host_of(rank)));
-  if (left != a.left_hosts.end() && is_loss(x))
-    return &left->second;
-  auto ended = end_of(rank, x);
-  for (auto& [last_sign, why] : a.losses)
-    if (ended && *ended >= last_sign)
-      return &why;
-  return nullptr;
-}
-
-std::string worker_group_state::excuse() const {
-  std::string result;
+std::vector<loss_excuses::failed_rank>
+worker_group_state::failed_ranks() const {
+  std::vector<loss_excuses::failed_rank> result;
   for (auto& [rank, failure] : attempt->tracker.failures()) {
-    auto loss = loss_behind(rank, failure);
-    if (!loss)
-      return {};
-    if (result.empty())
-      result = *loss;
+    auto& ended = attempt->loops[static_cast<std::size_t>(rank)].ended;
+    auto exit = attempt->exits.find(rank);
+    auto exited =
+      exit != attempt->exits.end() ? std::optional{exit->second} : std::nullopt;
+    result.push_back(
+      {index_of(host_of(rank)), failure.kind, failure.code, ended, exited});
   }
   return result;
 }
@@ -419,7 +303,8 @@ void worker_group_state::check_over() {
   if (a.tracker.failed())
     send(self, driver,
          attempt_failed{a.number, a.started || a.tracker.loop_failed(),
-                        a.end_reason, a.tracker.failures(), false, excuse()});
+                        a.end_reason, a.tracker.failures(), false,
+                        a.excuses.excuse(failed_ranks())});
   else
     send(self, driver, how_it_ended());
   attempt.reset();

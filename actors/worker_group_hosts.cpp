@@ -135,7 +135,7 @@ void worker_group_state::note_host(const host_notice& x) {
   note_room();
   if (!has_ranks)
     return;
-  attempt->left_hosts.emplace(x.node_rank, why);
+  attempt->excuses.leaves(x.node_rank, why);
   let_leave(std::move(why), grace);
 }
 
@@ -203,11 +203,8 @@ void worker_group_state::lose(const host_lost& x) {
     args.abandon(name);
   if (!attempt) // Else the failure of its ranks says so.
     note(why);
-  if (attempt && (x.was_draining || args.plan.world.is_elastic())) {
-    attempt->left_hosts.insert_or_assign(x.host, why);
-    if (args.hosts[x.host].ranks > 0)
-      attempt->losses.emplace_back(x.heard, why);
-  }
+  if (attempt)
+    attempt->excuses.lost(x, why, args.hosts[x.host].ranks > 0);
   lose_ranks_of(args.hosts[x.host], why);
   note_room();
 }

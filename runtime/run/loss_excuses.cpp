@@ -1,0 +1,69 @@
+#include "troupe/runtime/run/loss_excuses.hpp"
+
+#include <csignal>
+
+namespace troupe::internal {
+
+namespace {
+
+using kind = rank_failure::kind_type;
+
+/// Whether a rank may have ended so because its host does.
+bool is_loss(const loss_excuses::failed_rank& x) {
+  return x.kind == kind::lost
+         || (x.kind == kind::signal
+             && (x.code == SIGKILL || x.code == SIGTERM));
+}
+
+/// When the rank ended, if that may follow from the loss of another host. A
+/// loop meets it in an exception; a watchdog of its libraries may end the
+/// process instead.
+std::optional<loss_excuses::time_point>
+end_of(const loss_excuses::failed_rank& x) {
+  switch (x.kind) {
+    case kind::exception:
+      return x.loop_ended;
+    case kind::exit_code:
+    case kind::signal:
+    case kind::thread_exception:
+      return x.process_ended;
+    default:
+      return std::nullopt;
+  }
+}
+
+} // namespace
+
+void loss_excuses::lost(const host_lost& x, const std::string& why,
+                        bool has_ranks) {
+  if (!is_elastic_ && !x.was_draining)
+    return;
+  left_.insert_or_assign(x.host, why);
+  if (has_ranks)
+    losses_.emplace_back(x.heard, why);
+}
+
+std::string
+loss_excuses::excuse(const std::vector<failed_rank>& failures) const {
+  std::string result;
+  for (auto& failure : failures) {
+    auto found = excuse_of(failure);
+    if (!found)
+      return {};
+    if (result.empty())
+      result = *found;
+  }
+  return result;
+}
+
+const std::string* loss_excuses::excuse_of(const failed_rank& x) const {
+  if (auto left = left_.find(x.host); left != left_.end() && is_loss(x))
+    return &left->second;
+  auto ended = end_of(x);
+  for (auto& [last_sign, why] : losses_)
+    if (ended && *ended >= last_sign)
+      return &why;
+  return nullptr;
+}
+
+} // namespace troupe::internal

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "troupe/runtime/hosts/host_states.hpp"
+#include "troupe/runtime/values/run_error.hpp"
+
+namespace troupe::internal {
+
+/// Decides which failures of ranks follow from the loss of a host. An attempt
+/// that fails for those alone does not count as a failure of the run.
+///
+/// Invariants (the tests cite them by name):
+///   LE-1  Only the loss of a host of an elastic run, or of one that had said
+///         that it would leave, excuses anything.
+///   LE-2  A rank on such a host is excused if it is lost, or was ended by
+///         SIGKILL or SIGTERM: an exception or a crash is its own.
+///   LE-3  An exception or an end of a process since the last sign of a host of
+///         ranks that is lost is excused on every host, also one that is known
+///         only after the loss.
+///   LE-4  One failure without an excuse makes the attempt count.
+class loss_excuses {
+public:
+  using time_point = std::chrono::steady_clock::time_point;
+
+  /// A rank that has failed.
+  struct failed_rank {
+    std::size_t host = 0;
+    rank_failure::kind_type kind = rank_failure::kind_type::exception;
+    int code = 0; ///< As in `rank_failure`.
+    std::optional<time_point> loop_ended;
+    std::optional<time_point> process_ended;
+  };
+
+  explicit loss_excuses(bool is_elastic = false) : is_elastic_(is_elastic) {}
+
+  /// *host*, which has ranks, has said that it will leave, and why.
+  void leaves(std::size_t host, std::string why) {
+    left_.emplace(host, std::move(why));
+  }
+
+  /// A host was lost; *why* is that in a sentence.
+  void lost(const host_lost& x, const std::string& why, bool has_ranks);
+
+  /// Why none of *failures* counts; empty: one does.
+  std::string excuse(const std::vector<failed_rank>& failures) const;
+
+private:
+  /// Null: it has none.
+  const std::string* excuse_of(const failed_rank& x) const;
+
+  bool is_elastic_;
+  /// Hosts that were lost or are about to leave, and why.
+  std::map<std::size_t, std::string> left_;
+  /// The last signs of lost hosts of ranks, and why those were lost.
+  std::vector<std::pair<time_point, std::string>> losses_;
+};
+
+} // namespace troupe::internal

@@ -198,10 +198,6 @@ near_scope* near_scope::current() noexcept {
   return scope_here;
 }
 
-int shared_descriptors() noexcept {
-  return descriptors;
-}
-
 } // namespace internal
 
 shared_bytes shared_bytes::copy_of(std::span<const std::byte> bytes) {

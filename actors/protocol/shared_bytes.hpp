@@ -93,9 +93,6 @@ private:
   std::vector<shared_hold>* holds_;
 };
 
-/// Descriptors of this process that `shared_bytes` have now; for tests.
-int shared_descriptors() noexcept;
-
 } // namespace internal
 
 } // namespace troupe

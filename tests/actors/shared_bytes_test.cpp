@@ -11,6 +11,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/shared_descriptors.hpp"
 #include "troupe/actors/compat/messaging.hpp"
 #include "troupe/runtime/process/descriptor.hpp"
 

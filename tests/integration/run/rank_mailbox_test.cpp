@@ -16,6 +16,7 @@
 
 #include "tests/integration/run/mailbox_loop.hpp"
 #include "tests/integration/run/run_test.hpp"
+#include "tests/support/shared_descriptors.hpp"
 #include "troupe/actors/compat/messaging.hpp"
 
 extern char** environ;

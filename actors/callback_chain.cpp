@@ -125,7 +125,7 @@ caf::result<callback_done> callback_chain_state::add(event x) {
 
 bool callback_chain_state::begin() {
   current = 0;
-  if (args.classes) {
+  if (classes) {
     call_classes();
     return true;
   }
@@ -139,7 +139,7 @@ void callback_chain_state::call_classes() {
   open_turn();
   auto send = [this, mine = turn, last = links.empty()](auto& message) {
     auto copy = last ? std::move(message) : message;
-    request(self, args.classes, caf::infinite, std::move(copy))
+    request(self, classes, caf::infinite, std::move(copy))
       .then(
         [this, mine](callback_done& x) {
           if (calling_classes && mine == turn)
@@ -365,8 +365,8 @@ void callback_chain_state::give_up(const std::string& waited) {
   left_classes += " and those beside it";
   skip(left_classes);
   calling_classes = false;
-  self->unlink_from(args.classes);
-  args.classes = nullptr;
+  self->unlink_from(classes);
+  classes = nullptr;
   if (args.patience.left_behind)
     *args.patience.left_behind = true;
   close_turn();
@@ -387,11 +387,12 @@ callback_chain(callback_chain_state::pointer self, callback_chain_args args) {
     monitor(self, x.actor, on_down);
     state.links.push_back({std::move(x)});
   }
+  state.classes = std::move(args.classes);
   state.args = std::move(args);
   state.watchdog =
     callback_watchdog{state.args.patience.timeout, state.args.patience.limit};
-  if (state.args.classes)
-    self->link_to(state.args.classes);
+  if (state.classes)
+    self->link_to(state.classes);
   return {
     [&state](before_run& x) { return state.add(std::move(x)); },
     [&state](after_report& x) { return state.add(std::move(x)); },

@@ -139,6 +139,7 @@ struct callback_chain_state {
 
   pointer self = nullptr;
   callback_chain_args args;
+  run_observer_actor classes; ///< Invalid: there are none, or no more.
   std::vector<link> links;
   std::deque<round> rounds;
   std::size_t current = 0; ///< Of the links: whose turn it is.

@@ -38,7 +38,7 @@ void driver_state::begin() {
     decide_stop(*enough);
     is_done = true;
   }
-  if (!args.callbacks) {
+  if (!callbacks) {
     if (is_done)
       apply(run_events::completed{});
     else
@@ -75,7 +75,7 @@ void driver_state::complete(const complete_run& x) {
 }
 
 void driver_state::resize(const resize_callback_queue& x) {
-  args.callback_queue =
+  callback_queue =
     static_cast<std::size_t>(std::max<std::uint64_t>(x.places, 1));
   replay_pending();
   store_next();
@@ -206,7 +206,7 @@ void driver_state::launch(const attempt_start& x) {
     return; // The run was stopped meanwhile.
   show_store_events();
   group_alive = true;
-  shown.world_size = args.world_size;
+  shown.world_size = world_size;
   shown.waits.clear();
   shown.progress.reset();
   start_attempt message{x.attempt, std::nullopt, x.first_report};
@@ -246,12 +246,12 @@ void driver_state::lost(const caf::down_msg& x) {
     group_lost(gone("the worker group"));
   else if (x.source == args.committer.address())
     apply(run_events::run_failed{gone("the committer")});
-  else if (args.callbacks && x.source == args.callbacks.address())
+  else if (callbacks && x.source == callbacks.address())
     callbacks_lost(gone("the actor that calls callbacks"));
 }
 
 void driver_state::callbacks_lost(const error& reason) {
-  args.callbacks = nullptr;
+  callbacks = nullptr;
   note_callback_failure(reason.message
                         + "; the run continues without callbacks");
 }
@@ -284,6 +284,9 @@ void driver_state::note_event(std::string_view kind, const metrics& fields) {
 
 void driver_state::set_up(pointer own, driver_args given) {
   self = own;
+  callbacks = std::move(given.callbacks);
+  callback_queue = given.callback_queue;
+  world_size = given.world_size;
   args = std::move(given);
   failure_policy policy{args.failure};
   policy.count_on(args.store->failures());
@@ -299,8 +302,8 @@ void driver_state::set_up(pointer own, driver_args given) {
   auto on_down = [this](const caf::down_msg& x) { lost(x); };
   monitor(self, args.group, on_down);
   monitor(self, args.committer, on_down);
-  if (args.callbacks)
-    monitor(self, args.callbacks, on_down);
+  if (callbacks)
+    monitor(self, callbacks, on_down);
   self->set_exception_handler(from_exception);
   survive();
 }

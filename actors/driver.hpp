@@ -38,9 +38,9 @@ struct driver_args {
   /// Asked about each report once it is stored; see `run_surroundings`.
   std::function<std::optional<std::string>(const report_batch&)> enough;
   attempt_start first; ///< Begun already, so that a start costs no extra write.
-  int world_size = 1;  ///< Of an elastic run, that of the latest attempt.
+  int world_size = 1;  ///< Of an elastic run, the largest.
   bool has_logs = false; ///< Ranks are processes, whose output is kept.
-  std::size_t callback_queue = 64;
+  std::size_t callback_queue = 64; ///< Until someone resizes it.
   std::chrono::milliseconds stop_timeout{0};
   std::chrono::milliseconds stop_grace{0};
   /// Longest grace, whatever was asked for.
@@ -166,7 +166,7 @@ struct driver_state {
   void tell_followers(const callback_event& x);
   void tell(follower& x, const callback_event& what);
   /// Whether there is anyone that *x* is unpacked for.
-  bool has_listeners() const { return args.callbacks || !followers.empty(); }
+  bool has_listeners() const { return callbacks || !followers.empty(); }
 
   // -- messages to ranks (driver_mailboxes.cpp)
   caf::result<caf::actor> open(open_mailbox& x, postbox_actor& box);
@@ -183,6 +183,9 @@ struct driver_state {
 
   pointer self = nullptr;
   driver_args args;
+  run_observer_actor callbacks; ///< Invalid: there are none, or no more.
+  std::size_t callback_queue = 0;
+  int world_size = 1; ///< Of an elastic run, that of the latest attempt.
   std::optional<run_state_machine> machine;
   std::optional<attempt_start> begun; ///< Reserved, not started yet.
   batch_queue<pending_batch> batches;

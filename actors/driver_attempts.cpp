@@ -12,13 +12,13 @@ namespace troupe::internal {
 void driver_state::started(const attempt_started& x) {
   auto is_news =
     machine->state() == run_state::scheduling && x.attempt == begun->attempt;
-  if (is_news && x.world_size != args.world_size) {
-    note_event("world_resized", {{"from", args.world_size},
-                                 {"to", x.world_size},
-                                 {"why", last_left_for}});
+  if (is_news && x.world_size != world_size) {
+    note_event(
+      "world_resized",
+      {{"from", world_size}, {"to", x.world_size}, {"why", last_left_for}});
     args.monitor->note(concat("attempt ", x.attempt, " has ", x.world_size,
-                              " ranks instead of ", args.world_size));
-    args.world_size = x.world_size;
+                              " ranks instead of ", world_size));
+    world_size = x.world_size;
     shown.world_size = x.world_size;
   }
   apply(run_events::group_started{x.attempt});

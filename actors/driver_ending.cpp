@@ -118,8 +118,8 @@ void driver_state::quit() {
     self->send_exit(args.group,
                     unfinished(concat("the run is ", to_string(outcome))));
   self->send_exit(args.committer, caf::exit_reason::user_shutdown);
-  if (args.callbacks)
-    self->send_exit(args.callbacks, caf::exit_reason::user_shutdown);
+  if (callbacks)
+    self->send_exit(callbacks, caf::exit_reason::user_shutdown);
   args.monitor->finish();
   self->quit();
 }
@@ -127,7 +127,7 @@ void driver_state::quit() {
 void driver_state::survive() {
   self->attach_functor([store = args.store, monitor = args.monitor,
                         group = args.group, committer = args.committer,
-                        callbacks = args.callbacks](const caf::error& reason) {
+                        callbacks = callbacks](const caf::error& reason) {
     if (monitor->is_over())
       return;                   // It has quit.
     if (!monitor->has_result()) // Else the end of the run is stored.

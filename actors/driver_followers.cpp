@@ -10,7 +10,7 @@ namespace troupe::internal {
 run_context driver_state::context_at(std::uint64_t attempt) const {
   auto run = args.context;
   run.attempt = attempt;
-  run.world_size = args.world_size;
+  run.world_size = world_size;
   return run;
 }
 
@@ -31,10 +31,10 @@ caf::result<run_status> driver_state::follow_from_now(run_observer_actor who) {
 
 void driver_state::announce(const callback_event& x) {
   tell_followers(x);
-  if (!args.callbacks)
+  if (!callbacks)
     return;
   auto ask = [this](const auto& message) {
-    request(self, args.callbacks, caf::infinite, message)
+    request(self, callbacks, caf::infinite, message)
       .then([this](const callback_done& done) { note_answer(done); },
             [](caf::error&) {}); // `callbacks_lost` says it.
   };

@@ -58,8 +58,7 @@ void driver_state::close_mailboxes() {
 ranks_changed driver_state::known_ranks() const {
   // Ranks open theirs before the group says how many there are now.
   return {machine->attempt(),
-          mailboxes_expected > 0 ? mailboxes_expected : args.world_size,
-          mailboxes};
+          mailboxes_expected > 0 ? mailboxes_expected : world_size, mailboxes};
 }
 
 void driver_state::announce_mailboxes() {

@@ -31,7 +31,7 @@ caf::result<report_committed> driver_state::add(commit_batch& x) {
 }
 
 void driver_state::store_next() {
-  if (callbacks_under_way >= args.callback_queue)
+  if (callbacks_under_way >= callback_queue)
     return;
   auto* next = batches.store_next();
   if (!next)
@@ -135,13 +135,13 @@ void driver_state::call_back(Message message) {
     report = message.index;
   if (!followers.empty())
     tell_followers(message);
-  if (!args.callbacks) {
+  if (!callbacks) {
     if (report && args.cursor) // Their actor was lost.
       (void) args.cursor->mark_delivered(*report, {all_callbacks});
     return;
   }
   ++callbacks_under_way;
-  request(self, args.callbacks, caf::infinite, std::move(message))
+  request(self, callbacks, caf::infinite, std::move(message))
     .then([this, report](const callback_done& x) { called_back(x, report); },
           [this, report](caf::error& reason) {
             called_back({0, false, {from_caf(reason)}, {}, {all_callbacks}, {}},
@@ -157,8 +157,8 @@ template void driver_state::call_back(after_run);
 // As many as the queue allows: new reports come after the last of them. The
 // next driver replays those that a preempted run does not reach.
 void driver_state::replay_pending() {
-  while (args.callbacks && !ending.is_storing()
-         && callbacks_under_way < args.callback_queue) {
+  while (callbacks && !ending.is_storing()
+         && callbacks_under_way < callback_queue) {
     auto x = args.cursor->next_pending();
     if (!x)
       apply(run_events::run_failed{x.error()});

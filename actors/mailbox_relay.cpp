@@ -123,13 +123,13 @@ caf::behavior mailbox_relay(mailbox_relay_state::pointer self,
   auto& state = state_of(self);
   state.self = self;
   state.window = mailbox_window{args.order.capacity};
-  state.args = std::move(args);
   auto on_down = [&state](const caf::down_msg&) {
     state.end({ec::stopped, state.rank_text() + " is gone"});
   };
-  monitor(self, state.args.postbox, on_down);
-  monitor(self, state.args.driver, on_down);
-  state.args.driver = nullptr; // It outlives no one.
+  monitor(self, args.postbox, on_down);
+  // It keeps no handle of the driver, and outlives no one.
+  monitor(self, std::exchange(args.driver, nullptr), on_down);
+  state.args = std::move(args);
   caf::message_handler handlers{
     [&state](mail_answer& x) { state.answer(x); },
     [&state](const mail_taken& x) { state.taken(x); },

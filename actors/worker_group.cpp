@@ -1,7 +1,6 @@
 #include "troupe/actors/worker_group.hpp"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 #include "troupe/actors/compat/messaging.hpp"
@@ -39,46 +38,31 @@ worker_group_state::attempt_state::attempt_state(const start_attempt& x,
 void worker_group_state::start(const start_attempt& x, driver_actor from) {
   driver = std::move(from);
   attempt.reset();
-  if (!args.roster) {
-    begin(x, {});
-    return;
-  }
   gathering = x;
   // After the first attempt, the run continues with the hosts that are left.
   auto at_once = args.plan.world.is_elastic() && has_begun;
-  follow(args.roster->gather(self->clock().now(), at_once));
+  follow(hosts.gather(self->clock().now(), at_once));
   if (gathering)
-    note(args.roster->waiting_text());
+    note(hosts.waiting_text());
 }
 
 void worker_group_state::begin(const start_attempt& x,
-                               const std::vector<std::size_t>& hosts) {
+                               const std::vector<std::size_t>& chosen) {
   has_begun = true;
-  if (args.plan.world.is_elastic()) {
-    auto shares = shares_on(hosts);
-    for (std::size_t i = 0; i < args.hosts.size(); ++i) {
-      args.hosts[i].first_rank = shares[i].first_rank;
-      args.hosts[i].ranks = shares[i].ranks;
-    }
-  }
-  auto& last = args.hosts.back();
-  attempt.emplace(x, args.plan, last.first_rank + last.ranks);
+  if (args.plan.world.is_elastic())
+    hosts.deal(hosts.shares_on(chosen, args.plan.world));
+  attempt.emplace(x, args.plan, hosts.world_size());
   resizes.attempt_began(attempt->world_size());
-  if (args.roster) {
-    std::vector<std::size_t> serving;
-    for (auto i : hosts)
-      if (args.hosts[i].ranks > 0)
-        serving.push_back(i);
-    args.roster->attempt_started(serving);
-    close_ring();
-  }
-  for (auto& host : args.hosts)
-    if (host.ranks > 0)
-      start_on(host);
+  hosts.attempt_started(chosen);
+  if (args.plan.network_interface.empty()) // Else each host has said its own.
+    hosts.close_ring();
+  for (std::size_t i = 0; i < hosts.all().size(); ++i)
+    if (hosts.at(i).ranks > 0)
+      start_on(i);
   watch_start();
 }
 
-void worker_group_state::start_on(const group_host& host) {
+void worker_group_state::start_on(std::size_t host) {
   auto limit = args.plan.report_timeout;
   start_ranks order{attempt->number,
                     {},
@@ -88,10 +72,11 @@ void worker_group_state::start_on(const group_host& host) {
                     token(),
                     args.plan.environment,
                     args.plan.credentials};
-  auto end = host.first_rank + host.ranks;
-  for (int rank = host.first_rank; rank < end; ++rank)
+  auto first = hosts.at(host).first_rank;
+  auto end = first + hosts.at(host).ranks;
+  for (int rank = first; rank < end; ++rank)
     order.ranks.push_back(facts_of(host, rank));
-  auto failed = [this, first = host.first_rank, end,
+  auto failed = [this, first, end,
                  number = attempt->number](const caf::error& why) {
     // Not the agent's words: it is gone, which the group learns next.
     if (why.category() != caf::type_id_v<ec>)
@@ -99,7 +84,7 @@ void worker_group_state::start_on(const group_host& host) {
     for (int rank = first; rank < end; ++rank)
       launch_failed({number, rank, from_caf(why)});
   };
-  request(self, host.agent, caf::infinite, std::move(order),
+  request(self, agent_at(host), caf::infinite, std::move(order),
           worker_group_actor{self})
     .then([] {}, failed);
 }
@@ -134,9 +119,9 @@ void worker_group_state::watch_start() {
   });
 }
 
-rank_facts worker_group_state::facts_of(const group_host& host,
-                                        int rank) const {
+rank_facts worker_group_state::facts_of(std::size_t host, int rank) const {
   auto& plan = args.plan;
+  auto& its = hosts.at(host);
   rank_facts x;
   x.run_name = plan.run_name;
   x.run_id = plan.run_id;
@@ -145,15 +130,12 @@ rank_facts worker_group_state::facts_of(const group_host& host,
   x.attempt = attempt->number;
   x.rank = rank;
   x.world_size = attempt->world_size();
-  x.local_rank = rank - host.first_rank;
-  x.local_world_size = host.ranks;
-  auto node = index_of(host);
-  // Hosts without ranks do not count.
-  x.node_rank = static_cast<int>(std::ranges::count_if(
-    args.hosts.data(), &host, [](const group_host& y) { return y.ranks > 0; }));
-  if (args.roster) {
-    x.host = args.roster->name(node);
-    x.host_address = host.address;
+  x.local_rank = rank - its.first_rank;
+  x.local_world_size = its.ranks;
+  x.node_rank = hosts.node_rank(host);
+  if (hosts.is_open()) {
+    x.host = its.name;
+    x.host_address = its.address;
   }
   x.in_process = plan.in_process;
   x.gpus = gpus_of(rank);
@@ -163,17 +145,14 @@ rank_facts worker_group_state::facts_of(const group_host& host,
 
 std::vector<int> worker_group_state::gpus_of(int rank) const {
   auto& gpus = args.plan.gpus;
-  auto local = static_cast<std::size_t>(rank - host_of(rank).first_rank);
+  auto local =
+    static_cast<std::size_t>(rank - hosts.at(hosts.host_with(rank)).first_rank);
   return local < gpus.size() ? gpus[local] : std::vector<int>{};
 }
 
-const group_host& worker_group_state::host_of(int rank) const {
-  auto& hosts = args.hosts;
-  auto is_behind = [](int x, const group_host& host) {
-    return x < host.first_rank;
-  };
-  auto next = std::upper_bound(hosts.begin(), hosts.end(), rank, is_behind);
-  return *std::prev(next);
+host_agent_actor worker_group_state::agent_at(std::size_t host) const {
+  auto found = agents->find(host);
+  return found != agents->end() ? found->second : host_agent_actor{};
 }
 
 void worker_group_state::launched(const rank_launched& x) {
@@ -240,8 +219,9 @@ caf::result<group_status> worker_group_state::ask_for_status() {
 
 group_status worker_group_state::status() const {
   group_status result;
-  result.stale_messages = std::accumulate(stale_at_hosts.begin(),
-                                          stale_at_hosts.end(), stale_messages);
+  result.stale_messages = stale_messages;
+  for (auto& [host, count] : stale_at_hosts)
+    result.stale_messages += count;
   if (!attempt)
     return result;
   result.attempt = attempt->number;
@@ -265,19 +245,16 @@ group_status worker_group_state::status() const {
 void worker_group_state::set_up(pointer own, worker_group_args given) {
   self = own;
   args = std::move(given);
-  stale_at_hosts.resize(args.hosts.size());
+  hosts = args.hosts;
+  agents->emplace(0, args.agent);
   self->set_exception_handler(from_exception);
-  for (auto& host : args.hosts)
-    if (host.agent)
-      monitor(self, host.agent,
-              [this](const caf::down_msg& x) { agent_lost(x); });
+  monitor(self, args.agent, [this](const caf::down_msg& x) { agent_lost(x); });
   resizes = resize_judge{args.plan.resize};
-  if (args.roster)
+  if (hosts.is_open())
     watch_hosts();
   // A group that dies of a defect has its agents kill the ranks.
-  note_agents();
   self->attach_functor([known = agents](const caf::error& reason) {
-    for (auto& agent : *known)
+    for (auto& [host, agent] : *known)
       if (reason == caf::none)
         caf::anon_send_exit(agent, caf::exit_reason::user_shutdown);
       else if (says_unfinished(reason))
@@ -325,9 +302,8 @@ worker_group_actor::behavior_type worker_group(worker_group_state::pointer self,
                    postbox_actor& box) -> caf::result<caf::actor> {
       if (!state.current(x.attempt))
         return to_caf(state.too_late(x.attempt));
-      // The ranks of the driver's host, the first one, are not those of node 0
-      // if it has none.
-      x.is_near = &state.host_of(x.rank) == &state.args.hosts.front();
+      // The ranks of the driver's host are not those of node 0 if it has none.
+      x.is_near = !state.is_elsewhere(x.rank);
       return delegate(self, state.driver, std::move(x), std::move(box));
     },
     [&state](store_set& x) { return state.set(x); },

@@ -13,7 +13,6 @@
 #include "troupe/actors/protocol/type_ids.hpp"
 #include "troupe/runtime/hosts/host_roster.hpp"
 #include "troupe/runtime/hosts/resize_judge.hpp"
-#include "troupe/runtime/hosts/world_plan.hpp"
 #include "troupe/runtime/rendezvous/rendezvous_table.hpp"
 #include "troupe/runtime/report/hang_monitor.hpp"
 #include "troupe/runtime/report/idle_time.hpp"
@@ -54,17 +53,6 @@ struct group_plan {
   std::string network_interface; ///< As in `host_accepted`.
 };
 
-/// A host of the run. Its ranks in an attempt are numbered one after the other.
-struct group_host {
-  host_agent_actor agent; ///< Invalid while there is none.
-  int first_rank = 0;
-  int ranks = 1;
-  int slots = 1; ///< Most ranks in an attempt of an elastic run.
-  std::uint64_t incarnation = 0; ///< Of the agent, if it is another process.
-  std::string address;           ///< As in `rank_facts::host_address`.
-  std::string driver_address;    ///< The other end of that connection.
-};
-
 /// How the agents of other hosts are launched. The functions must not wait; all
 /// are empty if agents come by themselves.
 struct agent_launches {
@@ -76,10 +64,9 @@ struct agent_launches {
 };
 
 struct worker_group_args {
-  std::vector<group_host> hosts; ///< In order of rank.
+  host_agent_actor agent; ///< Of the driver's host.
+  host_roster hosts;      ///< As the run begins.
   group_plan plan;
-  /// Says who may join; unset: all agents are here from the start.
-  std::shared_ptr<host_roster> roster;
   agent_launches launches;
   /// The hosts are of one job: if one is to leave, all are.
   bool leaves_as_one = false;
@@ -151,18 +138,12 @@ struct worker_group_state {
 
   void set_up(pointer own, worker_group_args given);
   void start(const start_attempt& x, driver_actor from);
-  /// Starts it on *hosts*, which an elastic run shares its ranks among.
-  void begin(const start_attempt& x, const std::vector<std::size_t>& hosts);
-  /// The shares of an elastic attempt on *hosts*; empty: they are too few.
-  std::vector<host_share>
-  shares_on(const std::vector<std::size_t>& hosts) const;
-  /// Where the ranks of the last host reach those of the first, in a ring.
-  void close_ring();
+  /// Starts it on *chosen* hosts, which an elastic run shares its ranks among.
+  void begin(const start_attempt& x, const std::vector<std::size_t>& chosen);
 
   // -- hosts that join
   caf::result<host_accepted> welcome(agent_hello& x,
                                      const caf::strong_actor_ptr& agent);
-  void add_guest(std::size_t number);
   caf::result<void> take_in(const host_checked& x);
   caf::result<void> take_in(const host_tick& x);
   /// Looks once a second which hosts are silent, whom to launch again, and
@@ -185,7 +166,7 @@ struct worker_group_state {
   void give_up_gathering(const too_few_hosts& x);
   /// The agent of another host is gone.
   void agent_gone(std::size_t host, const caf::error& reason);
-  void lose_ranks_of(const group_host& host, const std::string& why);
+  void lose_ranks_of(std::size_t host, const std::string& why);
   void note(std::string text) const {
     if (args.note)
       args.note(std::move(text));
@@ -232,28 +213,23 @@ struct worker_group_state {
   expected<attempt_state*> open_attempt(std::uint64_t number);
   error too_late(std::uint64_t number) const;
 
-  void start_on(const group_host& host);
-  rank_facts facts_of(const group_host& host, int rank) const;
-  const group_host& host_of(int rank) const;
-  std::size_t index_of(const group_host& host) const {
-    return static_cast<std::size_t>(&host - args.hosts.data());
-  }
-  const host_agent_actor& agent_of(int rank) const {
-    return host_of(rank).agent;
+  void start_on(std::size_t host);
+  rank_facts facts_of(std::size_t host, int rank) const;
+  /// Invalid if there is none.
+  host_agent_actor agent_at(std::size_t host) const;
+  host_agent_actor agent_of(int rank) const {
+    return agent_at(hosts.host_with(rank));
   }
   std::vector<int> gpus_of(int rank) const;
   /// Sends *x* to the agents of hosts with ranks.
   template <class Message>
   void tell_hosts(Message x) {
-    for (std::size_t i = 1; i < args.hosts.size(); ++i)
-      if (auto& host = args.hosts[i]; host.agent && host.ranks > 0)
-        send(self, host.agent, x);
-    if (auto& own = args.hosts.front(); own.ranks > 0)
-      send(self, own.agent, std::move(x));
+    for (auto& [host, agent] : *agents)
+      if (host > 0 && hosts.at(host).ranks > 0)
+        send(self, agent, x);
+    if (hosts.at(0).ranks > 0)
+      send(self, agent_at(0), std::move(x));
   }
-  /// How many hosts have an agent.
-  std::size_t agents_here() const;
-  void note_agents();
 
   void add(host_call& call, report& x);
   void join(host_call& call, join_barrier& x);
@@ -287,9 +263,7 @@ struct worker_group_state {
   void kill(int rank);
   std::chrono::milliseconds kill_limit(int rank) const;
   /// Whether *rank* is on another host than the driver's.
-  bool is_elsewhere(int rank) const {
-    return args.roster && index_of(host_of(rank)) != 0;
-  }
+  bool is_elsewhere(int rank) const { return hosts.host_with(rank) != 0; }
   void answer_store(const error& reason);
   void check_over();
   attempt_ended how_it_ended() const;
@@ -337,16 +311,17 @@ struct worker_group_state {
 
   pointer self = nullptr;
   worker_group_args args;
+  host_roster hosts;
   driver_actor driver; ///< Of the last attempt.
   std::optional<attempt_state> attempt;
   std::optional<start_attempt> gathering; ///< It waits for hosts.
   bool has_begun = false;                 ///< An attempt.
   resize_judge resizes;
-  /// The agents that end with the group; outlives the actor.
-  std::shared_ptr<std::vector<host_agent_actor>> agents =
-    std::make_shared<std::vector<host_agent_actor>>();
+  /// By host, where there is one. They end with the group; outlives the actor.
+  std::shared_ptr<std::map<std::size_t, host_agent_actor>> agents =
+    std::make_shared<std::map<std::size_t, host_agent_actor>>();
   std::uint64_t stale_messages = 0;
-  std::vector<std::uint64_t> stale_at_hosts; ///< By the last look.
+  std::map<std::size_t, std::uint64_t> stale_at_hosts; ///< By the last look.
   bool leaving = false;
   caf::error leaving_for; ///< Of ours: `caf::none` if the run has finished.
 };

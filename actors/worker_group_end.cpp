@@ -108,26 +108,24 @@ void worker_group_state::disconnected(const rank_disconnected& x) {
 
 void worker_group_state::agent_lost(const caf::down_msg& x) {
   auto reason = text_of(x.reason);
-  for (std::size_t i = 0; i < args.hosts.size(); ++i) {
-    auto& host = args.hosts[i];
-    if (!host.agent || host.agent.address() != x.source)
+  for (auto& [host, agent] : *agents) {
+    if (agent.address() != x.source)
       continue;
     // No other attempt can start without that of this host. It has killed its
     // ranks.
-    if (args.hosts.size() == 1 || (args.roster && i == 0))
+    if (host == 0)
       self->quit(to_caf({ec::protocol, "the host agent is gone: " + reason}));
-    else if (args.roster)
-      agent_gone(i, x.reason);
     else
-      lose_ranks_of(host, "the agent of its host is gone: " + reason);
+      agent_gone(host, x.reason);
     return;
   }
 }
 
-void worker_group_state::lose_ranks_of(const group_host& host,
+void worker_group_state::lose_ranks_of(std::size_t host,
                                        const std::string& why) {
-  for (int rank = host.first_rank; rank < host.first_rank + host.ranks;
-       ++rank) {
+  auto first = hosts.at(host).first_rank;
+  auto end = first + hosts.at(host).ranks;
+  for (int rank = first; rank < end; ++rank) {
     if (!attempt || attempt->tracker.gone(rank))
       continue;
     if (!attempt->tracker.loop_over(rank)) // Else only its exit is missing.
@@ -240,7 +238,7 @@ std::chrono::milliseconds worker_group_state::kill_limit(int rank) const {
   std::chrono::milliseconds limit = kill_patience;
   // A silent host counts as lost by then, and its ranks are not to blame.
   if (is_elsewhere(rank))
-    limit = std::max(limit, args.roster->loss_limit());
+    limit = std::max(limit, hosts.loss_limit());
   return limit;
 }
 
@@ -258,7 +256,7 @@ void worker_group_state::kill(int rank) {
     tracker.give_up(rank);
     // The next attempt must not wait for it: no one kills it there.
     if (is_elsewhere(rank) && args.abandon)
-      args.abandon(args.roster->name(index_of(host_of(rank))));
+      args.abandon(hosts.name(hosts.host_with(rank)));
     on_failure();
     check_over();
   });
@@ -289,7 +287,7 @@ worker_group_state::failed_ranks() const {
     auto exited =
       exit != attempt->exits.end() ? std::optional{exit->second} : std::nullopt;
     result.push_back(
-      {index_of(host_of(rank)), failure.kind, failure.code, ended, exited});
+      {hosts.host_with(rank), failure.kind, failure.code, ended, exited});
   }
   return result;
 }
@@ -308,8 +306,8 @@ void worker_group_state::check_over() {
   else
     send(self, driver, how_it_ended());
   attempt.reset();
-  if (args.roster) // Hosts that were about to leave are let go.
-    follow(args.roster->attempt_ended(self->clock().now()));
+  // Hosts that were about to leave are let go.
+  follow(hosts.attempt_ended(self->clock().now()));
   if (leaving)
     self->quit(leaving_for);
 }

@@ -12,28 +12,12 @@
 
 namespace troupe::internal {
 
-// -- who has an agent
-
-std::size_t worker_group_state::agents_here() const {
-  return static_cast<std::size_t>(
-    std::ranges::count_if(args.hosts, [](const group_host& x) {
-      return static_cast<bool>(x.agent);
-    }));
-}
-
-void worker_group_state::note_agents() {
-  agents->clear();
-  for (auto& host : args.hosts)
-    if (host.agent)
-      agents->push_back(host.agent);
-}
-
 // -- an agent comes
 
 caf::result<host_accepted>
 worker_group_state::welcome(agent_hello& x,
                             const caf::strong_actor_ptr& agent) {
-  if (!args.roster || leaving)
+  if (!hosts.is_open() || leaving)
     return to_caf({ec::stopped, "the run takes no more hosts"});
   if (!agent)
     return to_caf({ec::protocol, "the agent has ended"});
@@ -41,7 +25,7 @@ worker_group_state::welcome(agent_hello& x,
   if (args.token && current == 0)
     return to_caf({ec::conflict, "an attempt begins: ask again"});
   host_decisions decisions;
-  auto number = args.roster->admit(x.facts, self->clock().now(), decisions);
+  auto number = hosts.admit(x.facts, self->clock().now(), decisions);
   if (!number) {
     follow(decisions);
     if (number.error().code != ec::conflict) // It asks again every moment.
@@ -50,54 +34,32 @@ worker_group_state::welcome(agent_hello& x,
     return to_caf(number.error());
   }
   for (auto& text : {clock_warning(x.facts, std::chrono::system_clock::now()),
-                     args.roster->shortage(*number)})
+                     hosts.shortage(*number)})
     if (!text.empty())
       note(text);
-  if (*number == args.hosts.size())
-    add_guest(*number);
-  auto& host = args.hosts[*number];
-  host.agent = caf::actor_cast<host_agent_actor>(agent);
-  host.incarnation = x.facts.incarnation;
-  host.address = x.facts.address;
-  host.driver_address = x.facts.driver_address;
-  host.slots = args.roster->slots(*number);
-  note_agents();
-  monitor(self, host.agent,
-          [this](const caf::down_msg& down) { agent_lost(down); });
+  auto its = caf::actor_cast<host_agent_actor>(agent);
+  monitor(self, its, [this](const caf::down_msg& down) { agent_lost(down); });
+  agents->insert_or_assign(*number, std::move(its));
   return host_accepted{static_cast<std::uint32_t>(*number), args.plan.run_path,
                        current, args.plan.network_interface};
 }
 
-// It has its first ranks in the next attempt.
-void worker_group_state::add_guest(std::size_t number) {
-  auto& last = args.hosts.back();
-  args.hosts.push_back(
-    {{}, last.first_rank + last.ranks, 0, args.roster->slots(number)});
-  stale_at_hosts.push_back(0);
-}
-
 caf::result<void> worker_group_state::take_in(const host_checked& x) {
-  auto now = self->clock().now();
-  auto decisions =
-    args.roster
-      ? args.roster->checked(x.node_rank, x.incarnation, x.problem, now)
-      : std::nullopt;
+  auto decisions = hosts.checked(x.node_rank, x.incarnation, x.problem,
+                                 self->clock().now(), x.address);
   if (!decisions)
     return to_caf({ec::stopped, "another agent has the place of this one"});
-  auto& name = args.roster->name(x.node_rank);
+  auto& name = hosts.name(x.node_rank);
   if (!x.problem) {
-    if (!x.address.empty())
-      args.hosts[x.node_rank].address = x.address;
     note(concat("host ", name, " has joined"));
     journal("host_joined", {{"host", name}});
     if (args.launches.arrived)
-      args.launches.arrived(args.roster->launch_of(x.node_rank));
+      args.launches.arrived(hosts.at(x.node_rank).launch);
   } else {
     if (x.problem.code != ec::conflict) // It asks again.
       note(concat("the agent of ", name,
                   " cannot have ranks: ", x.problem.message));
-    args.hosts[x.node_rank].agent = nullptr;
-    note_agents();
+    agents->erase(x.node_rank);
   }
   follow(*decisions);
   note_room();
@@ -107,9 +69,8 @@ caf::result<void> worker_group_state::take_in(const host_checked& x) {
 // -- an agent is silent, or goes
 
 caf::result<void> worker_group_state::take_in(const host_tick& x) {
-  auto decisions = args.roster ? args.roster->ticked(x.node_rank, x.incarnation,
-                                                     self->clock().now())
-                               : std::nullopt;
+  auto decisions =
+    hosts.ticked(x.node_rank, x.incarnation, self->clock().now());
   if (!decisions)
     return to_caf({ec::stopped, "another agent has the place of this one"});
   follow(*decisions);
@@ -117,21 +78,21 @@ caf::result<void> worker_group_state::take_in(const host_tick& x) {
 }
 
 void worker_group_state::note_host(const host_notice& x) {
-  if (!args.roster || !args.roster->has(x.node_rank, x.incarnation))
+  if (!hosts.has(x.node_rank, x.incarnation))
     return;
-  auto why = concat("host ", args.roster->name(x.node_rank),
-                    " is about to leave: ", x.reason);
+  auto why =
+    concat("host ", hosts.name(x.node_rank), " is about to leave: ", x.reason);
   note(why);
-  if (args.leaves_as_one && !args.roster->is_guest(x.node_rank)) {
+  if (args.leaves_as_one && !hosts.at(x.node_rank).is_guest) {
     if (driver)
       send(self, driver, preempt_run{std::move(why), x.grace_ms});
     return;
   }
   auto grace = x.grace_ms < 0 ? args.plan.stop_grace
                               : std::chrono::milliseconds{x.grace_ms};
-  auto has_ranks = attempt && args.hosts[x.node_rank].ranks > 0;
-  follow(args.roster->draining(x.node_rank, x.incarnation, grace,
-                               self->clock().now()));
+  auto has_ranks = attempt && hosts.at(x.node_rank).ranks > 0;
+  follow(
+    hosts.draining(x.node_rank, x.incarnation, grace, self->clock().now()));
   note_room();
   if (!has_ranks)
     return;
@@ -159,44 +120,42 @@ void worker_group_state::let_leave(std::string why,
 }
 
 void worker_group_state::watch_hosts() {
-  self->run_delayed(args.roster->next_check(), [this] {
-    follow(args.roster->check(self->clock().now()));
+  self->run_delayed(hosts.next_check(), [this] {
+    follow(hosts.check(self->clock().now()));
     watch_hosts();
   });
 }
 
 void worker_group_state::agent_gone(std::size_t host,
                                     const caf::error& reason) {
-  auto& gone = args.hosts[host];
   std::string why = "the connection to its agent ended";
   if (reason != caf::exit_reason::remote_link_unreachable)
     why += " (" + text_of(reason) + ')';
-  gone.agent = nullptr;
-  note_agents();
-  follow(args.roster->gone(host, gone.incarnation, std::move(why),
-                           self->clock().now()));
+  agents->erase(host);
+  if (auto incarnation = hosts.at(host).incarnation)
+    follow(hosts.gone(host, *incarnation, std::move(why), self->clock().now()));
 }
 
 void worker_group_state::show(const host_suspected& x) {
   auto s = std::chrono::duration_cast<std::chrono::seconds>(x.silence);
-  note(concat("host ", args.roster->name(x.host), " has not answered for ",
-              s.count(), " s"));
+  note(concat("host ", hosts.name(x.host), " has not answered for ", s.count(),
+              " s"));
 }
 
 void worker_group_state::show(const host_answers& x) {
-  note(concat("host ", args.roster->name(x.host), " answers again"));
+  note(concat("host ", hosts.name(x.host), " answers again"));
   note_room(); // The attempt may have begun without it.
 }
 
 void worker_group_state::show(const host_given_up& x) {
   auto min = std::chrono::duration_cast<std::chrono::minutes>(x.pause);
-  note(concat("host ", args.roster->name(x.host), " gets no other agent",
+  note(concat("host ", hosts.name(x.host), " gets no other agent",
               min.count() > 0 ? concat(" for ", min.count(), " min") : "", ": ",
               x.cause));
 }
 
 void worker_group_state::lose(const host_lost& x) {
-  auto& name = args.roster->name(x.host);
+  auto& name = hosts.name(x.host);
   auto why = concat("host ", name, " is lost: ", x.cause);
   journal("host_lost", {{"host", name}, {"cause", x.cause}});
   if (args.abandon)
@@ -204,31 +163,31 @@ void worker_group_state::lose(const host_lost& x) {
   if (!attempt) // Else the failure of its ranks says so.
     note(why);
   if (attempt)
-    attempt->excuses.lost(x, why, args.hosts[x.host].ranks > 0);
-  lose_ranks_of(args.hosts[x.host], why);
+    attempt->excuses.lost(x, why, hosts.at(x.host).ranks > 0);
+  lose_ranks_of(x.host, why);
   note_room();
 }
 
 void worker_group_state::note_room() {
   if (attempt && args.plan.world.is_elastic())
-    resizes.hosts_changed(ranks_in(shares_on(args.roster->usable())));
+    resizes.hosts_changed(
+      ranks_in(hosts.shares_on(hosts.usable(), args.plan.world)));
 }
 
 // -- agents are launched
 
 void worker_group_state::note_launch(const agent_launched& x) {
-  if (args.roster)
-    follow(args.roster->launched(x.launch, self->clock().now()));
+  follow(hosts.launched(x.launch, self->clock().now()));
 }
 
 void worker_group_state::note_launcher(const launcher_ended& x) {
-  auto host = args.roster ? args.roster->host_of(x.launch) : std::nullopt;
+  auto host = hosts.host_of(x.launch);
   if (!host)
     return;
-  if (!args.roster->is_ready(*host) && !leaving)
-    note(concat("host ", args.roster->name(*host), ": ", x.words));
-  follow(args.roster->launcher_ended(x.launch, x.words, x.may_help,
-                                     self->clock().now()));
+  if (!hosts.at(*host).is_here() && !leaving)
+    note(concat("host ", hosts.name(*host), ": ", x.words));
+  follow(
+    hosts.launcher_ended(x.launch, x.words, x.may_help, self->clock().now()));
 }
 
 // -- what was decided
@@ -262,32 +221,15 @@ void worker_group_state::follow(const host_decisions& decisions) {
   }
 }
 
-std::vector<host_share>
-worker_group_state::shares_on(const std::vector<std::size_t>& hosts) const {
-  std::vector<world_candidate> candidates;
-  for (auto i : hosts)
-    candidates.push_back({i, args.hosts[i].slots});
-  return plan_world(candidates, args.plan.world, args.hosts.size());
-}
-
-void worker_group_state::close_ring() {
-  if (!args.plan.network_interface.empty())
-    return; // Each host has said what its address is.
-  auto has_ranks = [](const group_host& x) { return x.ranks > 0; };
-  auto last = std::find_if(args.hosts.rbegin(), args.hosts.rend(), has_ranks);
-  args.hosts.front().address = last->driver_address;
-}
-
 void worker_group_state::drop_agent(const fence_agent& x) {
-  auto& host = args.hosts[x.host];
-  if (!host.agent || host.incarnation != x.incarnation)
+  auto agent = agents->find(x.host);
+  if (agent == agents->end())
     return; // It is gone.
   // A host that is frozen takes no message: the agent ends as soon as it finds
   // its connection closed.
   if (args.cut_off)
-    args.cut_off(host.agent);
-  host.agent = nullptr;
-  note_agents();
+    args.cut_off(agent->second);
+  agents->erase(agent);
 }
 
 void worker_group_state::give_up_gathering(const too_few_hosts& x) {

@@ -108,8 +108,8 @@ void worker_group_state::answered(reports_answered x) {
     attempt->leaves.train_no_more(std::move(x.answer.stop->reason));
   if (!x.reason)
     x.answer.stop = notice_for(x.answer.index, x.answer.checkpoint.has_value());
-  if (!x.reason && args.roster)
-    args.roster->progressed();
+  if (!x.reason)
+    hosts.progressed();
   tell_hosts(std::move(x));
 }
 

@@ -24,21 +24,19 @@ constexpr auto look_patience = std::chrono::seconds{5};
 void worker_group_state::ask_hosts(const std::vector<int>& examined,
                                    std::function<void()> f) {
   auto number = attempt ? attempt->number : 0;
-  auto left = std::make_shared<std::size_t>(agents_here());
+  auto left = std::make_shared<std::size_t>(agents->size());
   auto done = [left, f = std::move(f)] {
     if (--*left == 0)
       f();
   };
-  for (std::size_t i = 0; i < args.hosts.size(); ++i)
-    if (args.hosts[i].agent)
-      request(self, args.hosts[i].agent, look_patience,
-              look_at_ranks{number, examined})
-        .then(
-          [this, done, i, vitals = !examined.empty()](host_snapshots& x) {
-            learn(i, x, vitals);
-            done();
-          },
-          [done](const caf::error&) { done(); });
+  for (auto& [host, agent] : *agents)
+    request(self, agent, look_patience, look_at_ranks{number, examined})
+      .then(
+        [this, done, i = host, vitals = !examined.empty()](host_snapshots& x) {
+          learn(i, x, vitals);
+          done();
+        },
+        [done](const caf::error&) { done(); });
 }
 
 void worker_group_state::look(const std::vector<int>& examined,
@@ -51,7 +49,7 @@ void worker_group_state::look(const std::vector<int>& examined,
 
 void worker_group_state::learn(std::size_t host, host_snapshots& x,
                                bool examined) {
-  stale_at_hosts.at(host) = x.stale_messages;
+  stale_at_hosts[host] = x.stale_messages;
   if (!attempt || attempt->number != x.attempt)
     return;
   for (auto& shown : x.ranks) {
@@ -157,21 +155,19 @@ void worker_group_state::show_stacks_of(
     return;
   }
   auto shown = std::make_shared<std::vector<int>>();
-  auto left = std::make_shared<std::size_t>(agents_here());
+  auto left = std::make_shared<std::size_t>(agents->size());
   auto done = [this, shown, left, f = std::move(f), number = attempt->number] {
     if (--*left == 0 && attempt && attempt->number == number)
       f(*shown);
   };
-  for (auto& host : args.hosts)
-    if (host.agent)
-      request(self, host.agent, look_patience,
-              show_stacks{attempt->number, ranks})
-        .then(
-          [shown, done](const stacks_shown& x) {
-            shown->insert(shown->end(), x.ranks.begin(), x.ranks.end());
-            done();
-          },
-          [done](const caf::error&) { done(); });
+  for (auto& [host, agent] : *agents)
+    request(self, agent, look_patience, show_stacks{attempt->number, ranks})
+      .then(
+        [shown, done](const stacks_shown& x) {
+          shown->insert(shown->end(), x.ranks.begin(), x.ranks.end());
+          done();
+        },
+        [done](const caf::error&) { done(); });
 }
 
 void worker_group_state::act_on(const hang_verdict& verdict,

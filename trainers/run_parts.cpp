@@ -141,7 +141,8 @@ private:
   expected<void> start_trackers();
   /// Of this host, for the ranks of others; empty: their agents will say.
   expected<std::string> find_address() const;
-  std::shared_ptr<host_roster> make_roster() const;
+  /// The run's hosts; agents may join if it has a door.
+  host_roster make_roster();
   std::shared_ptr<rank_launcher> make_launcher();
   /// On the network thread if its messages come from other processes, or where
   /// the lent thread can run it while it waits.
@@ -295,15 +296,9 @@ std::unique_ptr<run_parts> run_starter::spawn() {
   x.agent = spawn_actor(host_agent, host_agent_args{x.launcher});
   *x.agent_cell = x.agent;
   worker_group_args group;
-  auto slots = slots_of(request_);
-  for (auto& share : shares_of(request_))
-    group.hosts.push_back(
-      {{}, share.first_rank, share.ranks, slots[group.hosts.size()]});
-  group.hosts.front().agent = x.agent;
-  group.hosts.front().address = std::move(own_address_);
+  group.agent = x.agent;
+  group.hosts = make_roster();
   if (x.door) {
-    group.roster = make_roster();
-    group.hosts.front().slots = group.roster->slots(0);
     if (x.launches)
       group.launches = agent_launcher::functions_of(x.launches);
     group.leaves_as_one =
@@ -343,32 +338,33 @@ std::unique_ptr<run_parts> run_starter::spawn() {
   return std::move(run_);
 }
 
-std::shared_ptr<host_roster> run_starter::make_roster() const {
+host_roster run_starter::make_roster() {
+  auto shares = shares_of(request_);
+  if (!run_->door)
+    return host_roster{shares.front().ranks};
+  auto is_elastic = request_.scaling.num_workers.is_elastic();
+  auto slots = slots_of(request_);
+  std::vector<planned_host> hosts;
+  for (std::size_t i = 0; i < shares.size(); ++i)
+    hosts.push_back({request_.hosts ? request_.hosts->hosts[i].name : "",
+                     shares[i].first_rank, shares[i].ranks,
+                     is_elastic ? slots[i] : shares[i].ranks});
   host_limits limits;
   limits.join = request_.scaling.join_timeout;
   limits.suspect_after = request_.scaling.suspect_after;
   limits.host_timeout = request_.scaling.lost_after;
   limits.claim = claim_of(request_.scaling);
-  std::vector<int> slots;
-  if (request_.scaling.num_workers.is_elastic()) {
+  if (is_elastic) {
     limits.min_ranks = request_.scaling.num_workers.min;
     limits.max_ranks = request_.scaling.num_workers.max;
     limits.per_host = request_.scaling.workers_per_host;
-    slots = slots_of(request_);
-  } else {
-    for (auto& share : shares_of(request_))
-      slots.push_back(share.ranks);
   }
+  auto own = own_agent_facts();
+  own.address = std::move(own_address_);
   auto& address = run_->door->address();
-  if (!request_.hosts)
-    return std::make_shared<host_roster>(
-      shares_of(request_).size(), own_agent_facts(), limits, address, slots);
-  std::vector<std::string> others;
-  for (auto& host : request_.hosts->hosts)
-    others.push_back(host.name);
-  others.erase(others.begin()); // It is this one.
-  return std::make_shared<host_roster>(others, own_agent_facts(), limits,
-                                       address, make_random_function(), slots);
+  if (request_.hosts)
+    return {hosts, std::move(own), limits, address, make_random_function()};
+  return {hosts, std::move(own), limits, address};
 }
 
 std::shared_ptr<rank_launcher> run_starter::make_launcher() {

@@ -21,26 +21,20 @@ namespace troupe::internal {
 
 namespace {
 
-std::vector<host_states::host> unnamed_hosts(std::size_t count) {
-  std::vector<host_states::host> result;
-  for (std::size_t i = 0; i < count; ++i)
-    result.push_back({concat("host ", i), false});
+/// Nothing is launched on the driver's own host, the first one.
+std::vector<run_host> hosts_of(const std::vector<planned_host>& planned,
+                               bool launches) {
+  std::vector<run_host> result;
+  for (auto& x : planned) {
+    auto is_launched = launches && !result.empty();
+    auto& host = result.emplace_back();
+    host.name = is_launched ? x.name : concat("host ", result.size() - 1);
+    host.is_launched = is_launched;
+    host.planned = host.room.ranks = x.slots;
+    host.first_rank = x.first_rank;
+    host.ranks = x.ranks;
+  }
   return result;
-}
-
-std::vector<host_states::host>
-launched_hosts(const std::vector<std::string>& names) {
-  auto result = unnamed_hosts(1);
-  for (auto& name : names)
-    result.push_back({name, true});
-  return result;
-}
-
-std::vector<host_states::host> with_slots(std::vector<host_states::host> hosts,
-                                          const std::vector<int>& slots) {
-  for (std::size_t i = 0; i < slots.size(); ++i)
-    hosts[i].slots = slots[i];
-  return hosts;
 }
 
 /// Why a program like *x* cannot have ranks of the run of *own*.
@@ -97,58 +91,38 @@ agent_facts own_agent_facts() {
   return result;
 }
 
-host_roster::host_roster(std::vector<host_states::host> hosts, agent_facts own,
+host_roster::host_roster(std::vector<run_host> hosts, agent_facts own,
                          host_limits limits, std::string addresses,
-                         random_function random, bool launches,
-                         const std::vector<int>& slots)
+                         random_function random, bool launches)
   : own_(std::move(own)), limits_(limits), launches_(launches),
     addresses_(std::move(addresses)),
-    states_(with_slots(hosts, slots), limits, addresses_, std::move(random)) {
-  for (std::size_t i = 0; i < hosts.size(); ++i) {
-    auto& host = hosts_.emplace_back();
-    host.name = hosts[i].name;
-    host.is_launched = hosts[i].is_launched;
-    host.planned = i < slots.size() ? slots[i] : 1;
-    host.room.ranks = host.planned;
-  }
-  assign(0, own_, time_point{});
-  hosts_[0].is_ready = true;
+    states_(std::move(hosts), limits, addresses_, std::move(random)) {
+  states_.admit(0, own_, false, room_on(own_, at(0).planned), time_point{});
   (void) states_.on_hello(0, own_.incarnation, time_point{});
 }
 
-host_roster::host_roster(std::size_t hosts, agent_facts own, host_limits limits,
-                         std::string addresses, const std::vector<int>& slots)
-  : host_roster(
-    unnamed_hosts(hosts), std::move(own), limits, std::move(addresses),
-    [] { return 0.0; }, false, slots) {}
-
-host_roster::host_roster(const std::vector<std::string>& launched,
-                         agent_facts own, host_limits limits,
-                         std::string addresses, random_function random,
-                         const std::vector<int>& slots)
-  : host_roster(launched_hosts(launched), std::move(own), limits,
-                std::move(addresses), std::move(random), true, slots) {}
-
-void host_roster::assign(std::size_t host, const agent_facts& x,
-                         time_point now) {
-  auto& mine = hosts_[host];
-  // A host that is launched has the name that it was given with.
-  if (!mine.is_launched && !x.host.empty())
-    mine.name = x.host;
-  mine.is_named = true;
-  mine.incarnation = x.incarnation;
-  mine.is_ready = false;
-  mine.is_guest = launches_ && host > 0 && x.launch == 0;
-  mine.admitted = now;
-  mine.room = room_on(x, mine.planned);
-  states_.rename(host, mine.name);
-  states_.set_slots(host, mine.room.ranks);
+host_roster::host_roster(int ranks)
+  : host_roster(std::vector{planned_host{{}, 0, ranks, ranks}}, {}, {}, {}) {
+  is_open_ = false;
 }
 
+host_roster::host_roster(const std::vector<planned_host>& hosts,
+                         agent_facts own, host_limits limits,
+                         std::string addresses)
+  : host_roster(
+    hosts_of(hosts, false), std::move(own), limits, std::move(addresses),
+    [] { return 0.0; }, false) {}
+
+host_roster::host_roster(const std::vector<planned_host>& hosts,
+                         agent_facts own, host_limits limits,
+                         std::string addresses, random_function random)
+  : host_roster(hosts_of(hosts, true), std::move(own), limits,
+                std::move(addresses), std::move(random), true) {}
+
 std::optional<std::size_t>
-host_roster::host_with(std::uint64_t incarnation) const {
-  for (std::size_t i = 1; i < hosts_.size(); ++i)
-    if (hosts_[i].incarnation == incarnation)
+host_roster::host_of_agent(std::uint64_t incarnation) const {
+  for (std::size_t i = 1; i < all().size(); ++i)
+    if (at(i).incarnation == incarnation)
       return i;
   return std::nullopt;
 }
@@ -165,10 +139,10 @@ template <class Function>
 std::optional<std::size_t> host_roster::free_host(Function fit_of) const {
   std::optional<std::size_t> result;
   auto best = fit::other;
-  for (auto i = hosts_.size(); i-- > 1;) {
-    if (hosts_[i].incarnation)
+  for (auto i = all().size(); i-- > 1;) {
+    if (at(i).incarnation)
       continue;
-    auto found = fit_of(hosts_[i]);
+    auto found = fit_of(at(i));
     if (found < best)
       continue;
     best = found;
@@ -181,7 +155,7 @@ std::optional<std::size_t> host_roster::free_host(Function fit_of) const {
 
 bool host_roster::has_room() const {
   auto slots = 0;
-  for (auto& host : hosts_)
+  for (auto& host : all())
     if (host.incarnation)
       slots += host.room.ranks;
   return slots < limits_.max_ranks;
@@ -192,28 +166,20 @@ expected<std::size_t> host_roster::host_for_guest(const agent_facts& x) const {
     return failure(ec::invalid_config,
                    "the driver launches the agents of its hosts itself, and "
                    "takes no others: the number of its ranks is fixed");
-  if (auto own = host_with(x.incarnation))
+  if (auto own = host_of_agent(x.incarnation))
     return *own;
   if (!has_room())
     return tl::unexpected{all_taken()};
-  auto free = free_host([&x](const host_record& host) {
+  auto free = free_host([&x](const run_host& host) {
     if (may_be_same_host(host.name, x.host))
       return fit::same_host;
     return host.is_launched ? fit::none : fit::other;
   });
-  return free.value_or(hosts_.size());
+  return free.value_or(all().size());
 }
 
 int host_roster::slots_of_guest() const {
-  return std::ranges::max(hosts_, {}, &host_record::planned).planned;
-}
-
-void host_roster::add_guest() {
-  auto slots = slots_of_guest();
-  auto& added = hosts_.emplace_back();
-  added.name = concat("host ", hosts_.size() - 1);
-  added.planned = slots;
-  states_.add_guest(added.name, slots);
+  return std::ranges::max(all(), {}, &run_host::planned).planned;
 }
 
 host_room host_roster::room_on(const agent_facts& x, int planned) const {
@@ -225,7 +191,7 @@ host_room host_roster::room_on(const agent_facts& x, int planned) const {
 }
 
 std::string host_roster::shortage(std::size_t host) const {
-  auto& mine = hosts_[host];
+  auto& mine = at(host);
   if (mine.room.shortage.empty())
     return {};
   return concat("host ", mine.name, " has room for ", mine.room.ranks, " of ",
@@ -234,23 +200,12 @@ std::string host_roster::shortage(std::size_t host) const {
 
 error host_roster::all_taken() const {
   return {ec::conflict, concat("all hosts of the run have their agents: ",
-                               joined(hosts_, ", ", &host_record::name))};
-}
-
-host_decisions host_roster::noted(host_decisions x) {
-  for (auto& decision : x)
-    if (auto* launch = std::get_if<launch_agent>(&decision)) {
-      hosts_[launch->host].launch = launch->launch;
-    } else if (auto* lost = std::get_if<host_lost>(&decision)) {
-      hosts_[lost->host].incarnation.reset();
-      hosts_[lost->host].is_ready = false;
-    }
-  return x;
+                               joined(all(), ", ", &run_host::name))};
 }
 
 std::optional<std::size_t> host_roster::host_of(std::uint64_t launch) const {
-  for (std::size_t i = 1; i < hosts_.size() && launch != 0; ++i)
-    if (hosts_[i].launch == launch)
+  for (std::size_t i = 1; i < all().size() && launch != 0; ++i)
+    if (at(i).launch == launch)
       return i;
   return std::nullopt;
 }
@@ -260,7 +215,7 @@ host_roster::host_for_launched(const agent_facts& x) const {
   auto host = host_of(x.launch);
   if (!host)
     return failure(ec::stopped, "another launch has taken its place");
-  auto& mine = hosts_[*host];
+  auto& mine = at(*host);
   if (mine.incarnation && mine.incarnation != x.incarnation)
     return failure(ec::conflict, concat(mine.name, " has its agent"));
   return *host;
@@ -269,14 +224,14 @@ host_roster::host_for_launched(const agent_facts& x) const {
 expected<std::size_t> host_roster::host_for(const agent_facts& x) const {
   if (launches_)
     return x.launch == 0 ? host_for_guest(x) : host_for_launched(x);
-  if (auto own = host_with(x.incarnation))
+  if (auto own = host_of_agent(x.incarnation))
     return *own;
-  auto fit_of = [&x](const host_record& host) {
+  auto fit_of = [&x](const run_host& host) {
     if (!host.is_named)
       return fit::unused;
     return host.name == x.host ? fit::same_host : fit::other;
   };
-  auto free = free_host([&](const host_record& host) {
+  auto free = free_host([&](const run_host& host) {
     return room_on(x, host.planned).shortage.empty() ? fit_of(host) : fit::none;
   });
   if (!free) // It has too little for any of them, or for all its ranks.
@@ -290,111 +245,87 @@ expected<std::size_t> host_roster::admit(const agent_facts& x, time_point now,
                                          host_decisions& decisions) {
   auto host = host_for(x);
   auto problem = unfitness(x, own_);
+  host_room room;
   if (host && !problem) {
-    auto room = room_on(x, *host < hosts_.size() ? hosts_[*host].planned
-                                                 : slots_of_guest());
+    room =
+      room_on(x, *host < all().size() ? at(*host).planned : slots_of_guest());
     if (room.ranks == 0 && !room.shortage.empty())
-      problem = {ec::invalid_config, std::move(room.shortage)};
+      problem = {ec::invalid_config, room.shortage};
   }
   // Another agent may be launched on the host of an unfit guest.
   if (problem && host && (!launches_ || x.launch != 0))
-    decisions = noted(states_.on_refused(
+    decisions = states_.on_refused(
       *host, concat("the agent of ", x.host, " was refused: ", problem.message),
-      now));
+      now);
   if (problem)
     return tl::unexpected{std::move(problem)};
-  if (host && *host == hosts_.size())
-    add_guest();
+  if (host && *host == all().size())
+    states_.add_guest(slots_of_guest());
   if (host)
-    assign(*host, x, now);
+    states_.admit(*host, x, launches_ && x.launch == 0, std::move(room), now);
   return host;
 }
 
 host_decisions host_roster::launched(std::uint64_t launch, time_point now) {
   auto host = host_of(launch);
-  return host ? noted(states_.on_launched(*host, launch, now))
-              : host_decisions{};
+  return host ? states_.on_launched(*host, launch, now) : host_decisions{};
 }
 
 host_decisions host_roster::launcher_ended(std::uint64_t launch,
                                            std::string words, bool may_help,
                                            time_point now) {
   auto host = host_of(launch);
-  if (!host)
-    return {};
-  return noted(
-    states_.on_launcher_ended(*host, launch, std::move(words), may_help, now));
+  return host ? states_.on_launcher_ended(*host, launch, std::move(words),
+                                          may_help, now)
+              : host_decisions{};
 }
 
 std::optional<host_decisions> host_roster::checked(std::size_t host,
                                                    std::uint64_t incarnation,
                                                    const error& problem,
-                                                   time_point now) {
-  if (host >= hosts_.size() || hosts_[host].incarnation != incarnation)
+                                                   time_point now,
+                                                   const std::string& address) {
+  if (!has_host(host, incarnation))
     return std::nullopt;
   if (!problem) {
-    hosts_[host].is_ready = true;
-    return noted(hosts_[host].is_guest
-                   ? states_.on_guest(host, incarnation, now)
-                   : states_.on_hello(host, incarnation, now));
+    if (!address.empty())
+      states_.set_address(host, address);
+    return states_.on_hello(host, incarnation, now);
   }
-  auto& mine = hosts_[host];
-  mine.incarnation.reset();
+  auto& mine = at(host);
+  if (mine.is_here()) // It has checked it before, and serves no more.
+    return states_.on_gone(host, incarnation, problem.message, now);
+  states_.release(host);
   // What is wrong with a guest need not be wrong with an agent of our own.
   if (problem.code == ec::conflict || (mine.is_guest && mine.is_launched))
     return host_decisions{};
-  return noted(states_.on_refused(host, problem.message, now));
+  return states_.on_refused(host, problem.message, now);
 }
 
 std::optional<host_decisions> host_roster::ticked(std::size_t host,
                                                   std::uint64_t incarnation,
                                                   time_point now) {
-  if (host >= hosts_.size() || hosts_[host].incarnation != incarnation)
+  if (!has_host(host, incarnation))
     return std::nullopt;
-  if (!hosts_[host].is_ready)
-    return host_decisions{};
-  return noted(states_.on_tick(host, incarnation, now));
+  return states_.on_tick(host, incarnation, now);
 }
 
 host_decisions host_roster::gone(std::size_t host, std::uint64_t incarnation,
                                  std::string cause, time_point now) {
-  auto& mine = hosts_[host];
-  if (mine.incarnation != incarnation)
-    return {};
-  mine.incarnation.reset();
-  if (!std::exchange(mine.is_ready, false))
-    return {};
-  return noted(states_.on_gone(host, incarnation, std::move(cause), now));
-}
-
-host_decisions host_roster::left(host_decisions x) {
-  for (auto& decision : x)
-    if (auto* fence = std::get_if<fence_agent>(&decision);
-        fence && has(fence->host, fence->incarnation)) {
-      hosts_[fence->host].incarnation.reset();
-      hosts_[fence->host].is_ready = false;
-    }
-  return noted(std::move(x));
-}
-
-host_decisions host_roster::draining(std::size_t host,
-                                     std::uint64_t incarnation,
-                                     host_limits::duration grace,
-                                     time_point now) {
-  return left(states_.on_draining(host, incarnation, grace, now));
+  return states_.on_gone(host, incarnation, std::move(cause), now);
 }
 
 std::string host_roster::waiting_text() const {
   std::string names;
-  for (auto& host : hosts_)
-    if (!host.is_ready)
+  for (auto& host : all())
+    if (!host.is_here())
       append_item(names, host.name);
   return concat("waiting for the agents of ", names, " at ", addresses_);
 }
 
 host_decisions host_roster::gather(time_point now, bool at_once) {
   auto result = check(now); // Nothing waits yet, but launches may be due.
-  for (auto& x : noted(states_.gather(now, states_.join_limit(), at_once)))
+  for (auto& x : states_.gather(now, limits_.join, at_once))
     result.push_back(std::move(x));
   return result;
 }
@@ -402,24 +333,44 @@ host_decisions host_roster::gather(time_point now, bool at_once) {
 host_decisions host_roster::check(time_point now) {
   // The driver's own host is there as long as someone calls this.
   (void) states_.on_tick(0, own_.incarnation, now);
-  host_decisions result;
-  end_long_checks(now, result);
-  for (auto& x : noted(states_.check(now)))
-    result.push_back(std::move(x));
-  return result;
+  return states_.check(now);
 }
 
-// An agent that has a host but no end of its checks sends no ticks yet: its
-// host was frozen, or its storage hangs.
-void host_roster::end_long_checks(time_point now, host_decisions& out) {
-  for (std::size_t i = 1; i < hosts_.size(); ++i) {
-    auto& host = hosts_[i];
-    if (!host.incarnation || host.is_ready
-        || now - host.admitted < limits_.join)
-      continue;
-    out.emplace_back(fence_agent{i, *host.incarnation});
-    host.incarnation.reset();
-  }
+// -- ranks
+
+void host_roster::attempt_started(std::vector<std::size_t> hosts) {
+  std::erase_if(hosts, [this](std::size_t i) { return at(i).ranks == 0; });
+  states_.on_attempt_started(hosts);
+}
+
+std::vector<host_share>
+host_roster::shares_on(const std::vector<std::size_t>& hosts,
+                       const world_range& world) const {
+  std::vector<world_candidate> candidates;
+  for (auto i : hosts)
+    candidates.push_back({i, at(i).room.ranks});
+  return plan_world(candidates, world, all().size());
+}
+
+// Hosts without ranks have the first rank of the next one.
+std::size_t host_roster::host_with(int rank) const {
+  auto is_behind = [](int x, const run_host& host) {
+    return x < host.first_rank;
+  };
+  auto next = std::upper_bound(all().begin(), all().end(), rank, is_behind);
+  return static_cast<std::size_t>(next - all().begin()) - 1;
+}
+
+int host_roster::node_rank(std::size_t host) const {
+  auto end = all().begin() + static_cast<std::ptrdiff_t>(host);
+  return static_cast<int>(std::count_if(
+    all().begin(), end, [](const run_host& x) { return x.ranks > 0; }));
+}
+
+void host_roster::close_ring() {
+  auto last = std::find_if(all().rbegin(), all().rend(),
+                           [](const run_host& x) { return x.ranks > 0; });
+  states_.set_address(0, last->driver_address);
 }
 
 } // namespace troupe::internal

@@ -9,7 +9,9 @@
 
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/hosts/agent_facts.hpp"
+#include "troupe/runtime/hosts/host_plan.hpp"
 #include "troupe/runtime/hosts/host_states.hpp"
+#include "troupe/runtime/hosts/world_plan.hpp"
 
 namespace troupe::internal {
 
@@ -18,9 +20,9 @@ namespace troupe::internal {
 std::string clock_warning(const agent_facts& x,
                           std::chrono::system_clock::time_point now);
 
-/// Which agent has which host of a run: who is admitted, whether all are here,
-/// who is missing, and whom to launch. Host 0 is the driver's own and always
-/// here.
+/// The hosts of a run: which agent has which, whether all are here, who is
+/// missing, whom to launch, and which ranks each has. Host 0 is the driver's
+/// own and always here.
 ///
 /// An agent says hello and is assigned a host, by its number; it counts once it
 /// has checked that it can work there. One that is gone leaves its host to
@@ -38,17 +40,22 @@ class host_roster {
 public:
   using time_point = host_states::time_point;
 
-  /// *own* is the driver's program and host; *addresses* is where agents
-  /// connect, for messages. *slots* are the ranks of each host, in an elastic
-  /// run the most of them.
-  host_roster(std::size_t hosts, agent_facts own, host_limits limits,
-              std::string addresses, const std::vector<int>& slots = {});
+  /// The run has its *ranks* on the driver's host, and takes no agents.
+  explicit host_roster(int ranks = 1);
 
-  /// The same for agents that are launched on the hosts *launched*, those of
-  /// the run after the driver's own.
-  host_roster(const std::vector<std::string>& launched, agent_facts own,
-              host_limits limits, std::string addresses, random_function random,
-              const std::vector<int>& slots = {});
+  /// *hosts* have the ranks of the first attempt; agents come by themselves.
+  /// *own* is the driver's program and host; *addresses* is where agents
+  /// connect, for messages.
+  host_roster(const std::vector<planned_host>& hosts, agent_facts own,
+              host_limits limits, std::string addresses);
+
+  /// The same for agents that are launched on all hosts but the driver's own.
+  host_roster(const std::vector<planned_host>& hosts, agent_facts own,
+              host_limits limits, std::string addresses,
+              random_function random);
+
+  /// Whether agents may join.
+  bool is_open() const noexcept { return is_open_; }
 
   /// The host that the agent *x* is assigned, the same if it asks again.
   /// `ec::invalid_config` if it can never have one, `ec::conflict` if all are
@@ -63,10 +70,11 @@ public:
 
   /// The agent of *host* has checked it, and found *problem* or none. After
   /// `ec::conflict` it asks for a host again. Nothing if another agent has the
-  /// host by now.
+  /// host by now. *address*: another one than that of its connection.
   std::optional<host_decisions> checked(std::size_t host,
                                         std::uint64_t incarnation,
-                                        const error& problem, time_point now);
+                                        const error& problem, time_point now,
+                                        const std::string& address = {});
 
   /// A sign of the agent *incarnation* of *host*. Nothing if another agent has
   /// the host by now.
@@ -79,12 +87,13 @@ public:
 
   /// *host* is about to leave, and will be gone after *grace*.
   host_decisions draining(std::size_t host, std::uint64_t incarnation,
-                          host_limits::duration grace, time_point now);
+                          host_limits::duration grace, time_point now) {
+    return states_.on_draining(host, incarnation, grace, now);
+  }
 
   /// Whether the agent *incarnation* has *host*, and has checked it.
   bool has(std::size_t host, std::uint64_t incarnation) const {
-    return host < hosts_.size() && hosts_[host].is_ready
-           && hosts_[host].incarnation == incarnation;
+    return has_host(host, incarnation) && at(host).is_here();
   }
 
   /// The launcher *launch* has passed the ticket on.
@@ -97,12 +106,11 @@ public:
   host_decisions launcher_ended(std::uint64_t launch, std::string words,
                                 bool may_help, time_point now);
 
-  /// An attempt runs on *hosts*; is over; has made progress.
-  void attempt_started(const std::vector<std::size_t>& hosts) {
-    states_.on_attempt_started(hosts);
-  }
+  /// An attempt runs on those of *hosts* that have ranks; is over; has made
+  /// progress.
+  void attempt_started(std::vector<std::size_t> hosts);
   host_decisions attempt_ended(time_point now) {
-    return left(states_.on_attempt_ended(now));
+    return states_.on_attempt_ended(now);
   }
   void progressed() noexcept { states_.on_progress(); }
 
@@ -126,48 +134,48 @@ public:
   std::string waiting_text() const;
 
   /// As people know it: "h2", or "host 1" before any agent has come.
-  const std::string& name(std::size_t host) const { return hosts_[host].name; }
+  const std::string& name(std::size_t host) const { return at(host).name; }
 
-  /// The latest launch of its agent; 0: there was none.
-  std::uint64_t launch_of(std::size_t host) const {
-    return hosts_[host].launch;
+  /// By number; there are more after guests.
+  const std::vector<run_host>& all() const noexcept { return states_.hosts(); }
+  const run_host& at(std::size_t host) const { return all()[host]; }
+
+  // -- ranks
+
+  /// The shares of an attempt on *hosts*, one per host; empty: they are too
+  /// few.
+  std::vector<host_share> shares_on(const std::vector<std::size_t>& hosts,
+                                    const world_range& world) const;
+
+  /// The next attempt has these, if they are not those of the first one.
+  void deal(const std::vector<host_share>& shares) { states_.deal(shares); }
+
+  int world_size() const noexcept {
+    return all().back().first_rank + all().back().ranks;
   }
 
-  bool is_ready(std::size_t host) const { return hosts_[host].is_ready; }
+  /// The host with *rank*.
+  std::size_t host_with(int rank) const;
 
-  /// Whether its agent is one that someone else has started.
-  bool is_guest(std::size_t host) const { return hosts_[host].is_guest; }
+  /// How many hosts before *host* have ranks.
+  int node_rank(std::size_t host) const;
 
-  /// The number of hosts; it grows with guests.
-  std::size_t size() const noexcept { return hosts_.size(); }
-
-  /// Most ranks of a host in an elastic run, as far as its agent holds them.
-  int slots(std::size_t host) const { return hosts_[host].room.ranks; }
+  /// In a ring, the ranks of the last host reach those of the first at the
+  /// driver's end of its agent's connection.
+  void close_ring();
 
 private:
-  struct host_record {
-    std::string name;
-    bool is_named = false; ///< By an agent.
-    std::optional<std::uint64_t> incarnation;
-    bool is_ready = false;
-    time_point admitted{}; ///< It checks its host since then.
-    std::uint64_t launch = 0;
-    int planned = 1;          ///< Slots, if it holds what their ranks claim.
-    host_room room{1};        ///< Of its agent.
-    bool is_launched = false; ///< By this driver.
-    bool is_guest = false;    ///< Its agent is none that this driver launched.
-  };
+  host_roster(std::vector<run_host> hosts, agent_facts own, host_limits limits,
+              std::string addresses, random_function random, bool launches);
 
-  host_roster(std::vector<host_states::host> hosts, agent_facts own,
-              host_limits limits, std::string addresses, random_function random,
-              bool launches, const std::vector<int>& slots);
-
-  host_decisions noted(host_decisions x);
-  /// The same after hosts were let go, which have no agents then.
-  host_decisions left(host_decisions x);
+  /// Whether the agent *incarnation*, which is not the driver's own, has it.
+  bool has_host(std::size_t host, std::uint64_t incarnation) const {
+    return host > 0 && host < all().size()
+           && at(host).incarnation == incarnation;
+  }
   expected<std::size_t> host_for(const agent_facts& x) const;
   expected<std::size_t> host_for_launched(const agent_facts& x) const;
-  /// `size()` if it is a further host.
+  /// Their number if it is a further host.
   expected<std::size_t> host_for_guest(const agent_facts& x) const;
   /// What the host of *x* can hold of *planned* ranks.
   host_room room_on(const agent_facts& x, int planned) const;
@@ -175,21 +183,18 @@ private:
   /// hosts of one run are alike.
   int slots_of_guest() const;
   /// The host of the agent *incarnation*.
-  std::optional<std::size_t> host_with(std::uint64_t incarnation) const;
+  std::optional<std::size_t> host_of_agent(std::uint64_t incarnation) const;
   /// The host without an agent that suits one best, by *fit_of*.
   template <class Function>
   std::optional<std::size_t> free_host(Function fit_of) const;
   bool has_room() const;
-  void add_guest();
-  void assign(std::size_t host, const agent_facts& x, time_point now);
-  void end_long_checks(time_point now, host_decisions& out);
   error all_taken() const;
 
   agent_facts own_;
   host_limits limits_;
+  bool is_open_ = true;
   bool launches_; ///< Agents are launched, and do not come by themselves.
   std::string addresses_;
-  std::vector<host_record> hosts_;
   host_states states_;
 };
 

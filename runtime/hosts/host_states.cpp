@@ -43,17 +43,22 @@ std::string_view to_string(host_state x) noexcept {
   return "left";
 }
 
-host_states::host_states(std::vector<host> hosts, host_limits limits,
-                         std::string addresses, random_function random)
-  : limits_(limits), addresses_(std::move(addresses)),
-    random_(std::move(random)) {
-  for (auto& x : hosts) {
-    auto& added = hosts_.emplace_back();
-    added.name = std::move(x.name);
-    added.is_launched = x.is_launched;
-    added.slots = x.slots;
+bool run_host::is_here() const noexcept {
+  switch (state) {
+    case host_state::ready:
+    case host_state::serving:
+    case host_state::suspect:
+    case host_state::draining:
+      return true;
+    default:
+      return false;
   }
 }
+
+host_states::host_states(std::vector<run_host> hosts, host_limits limits,
+                         std::string addresses, random_function random)
+  : hosts_(std::move(hosts)), limits_(limits), addresses_(std::move(addresses)),
+    random_(std::move(random)) {}
 
 host_decisions host_states::gather(time_point now, duration limit,
                                    bool at_once) {
@@ -73,7 +78,8 @@ host_decisions host_states::gather(time_point now, duration limit,
 host_decisions host_states::on_launched(std::size_t host, std::uint64_t launch,
                                         time_point now) {
   auto& x = hosts_[host];
-  if (x.launch == launch && x.state == host_state::launching) {
+  if (x.has_launcher && x.launch == launch
+      && x.state == host_state::launching) {
     x.state = host_state::connecting;
     x.launched = now;
   }
@@ -86,9 +92,8 @@ host_decisions host_states::on_launcher_ended(std::size_t host,
                                               time_point now) {
   host_decisions out;
   auto& x = hosts_[host];
-  if (x.launch != launch)
+  if (x.launch != launch || !std::exchange(x.has_launcher, false))
     return out;
-  x.launch.reset();
   if (x.state == host_state::launching || x.state == host_state::connecting)
     launch_failed(host, std::move(words), may_help, now, out);
   // An agent that has come outlives its launcher.
@@ -96,56 +101,70 @@ host_decisions host_states::on_launcher_ended(std::size_t host,
   return out;
 }
 
+void host_states::admit(std::size_t host, const agent_facts& x, bool is_guest,
+                        host_room room, time_point now) {
+  auto& mine = hosts_[host];
+  // A host that is launched has the name that it was given with.
+  if (!mine.is_launched && !x.host.empty())
+    mine.name = x.host;
+  mine.is_named = true;
+  mine.incarnation = x.incarnation;
+  mine.is_guest = is_guest;
+  mine.address = x.address;
+  mine.driver_address = x.driver_address;
+  mine.admitted = now;
+  mine.room = std::move(room);
+}
+
 host_decisions host_states::on_hello(std::size_t host,
                                      std::uint64_t incarnation,
                                      time_point now) {
   host_decisions out;
   auto& x = hosts_[host];
-  if (std::ranges::find(x.fenced, incarnation) != x.fenced.end()) {
+  if (std::ranges::find(x.fenced, incarnation) != x.fenced.end()
+      || (x.is_here() && x.incarnation != incarnation)) {
     out.push_back(fence_agent{host, incarnation});
+    if (!x.is_here())
+      release(host);
     return out;
   }
+  if (x.is_guest)
+    drop_launcher(host, out);
   x.heard = now;
-  if (x.incarnation == incarnation) {
-    if (x.state == host_state::suspect)
-      x.state = x.before;
-  } else {
-    if (has_agent(x)) {
-      fence(host, out);
-      out.push_back(
-        host_lost{host, "another agent has taken its place", false, now});
-    }
+  if (!x.is_here()) {
     x.incarnation = incarnation;
     x.state = host_state::ready;
     x.next_launch.reset();
     x.words.clear();
+  } else if (x.state == host_state::suspect) {
+    x.state = x.before;
   }
   decide(now, out);
   return out;
 }
 
-host_decisions host_states::on_guest(std::size_t host,
-                                     std::uint64_t incarnation,
-                                     time_point now) {
-  host_decisions out;
-  drop_launcher(host, out);
-  for (auto& decision : on_hello(host, incarnation, now))
-    out.push_back(std::move(decision));
-  return out;
+// It has its first ranks in the next attempt.
+void host_states::add_guest(int slots) {
+  run_host added;
+  added.name = concat("host ", hosts_.size());
+  added.is_launched = false;
+  added.planned = added.room.ranks = slots;
+  added.first_rank = hosts_.back().first_rank + hosts_.back().ranks;
+  hosts_.push_back(std::move(added));
 }
 
-void host_states::add_guest(std::string name, int slots) {
-  auto& added = hosts_.emplace_back();
-  added.name = std::move(name);
-  added.is_launched = false;
-  added.slots = slots;
+void host_states::deal(const std::vector<host_share>& shares) {
+  for (std::size_t i = 0; i < hosts_.size(); ++i) {
+    hosts_[i].first_rank = shares[i].first_rank;
+    hosts_[i].ranks = shares[i].ranks;
+  }
 }
 
 host_decisions host_states::on_refused(std::size_t host, std::string cause,
                                        time_point now) {
   host_decisions out;
   auto& x = hosts_[host];
-  if (has_agent(x) || x.state == host_state::given_up)
+  if (x.is_here() || x.state == host_state::given_up)
     return out; // The agent that counts is another one.
   drop_launcher(host, out);
   launch_failed(host, std::move(cause), !x.is_launched, now, out);
@@ -161,6 +180,8 @@ host_decisions host_states::on_tick(std::size_t host, std::uint64_t incarnation,
     out.push_back(fence_agent{host, incarnation});
     return out;
   }
+  if (!x.is_here())
+    return out;
   x.heard = now;
   if (x.state == host_state::suspect) {
     x.state = x.before;
@@ -173,8 +194,13 @@ host_decisions host_states::on_tick(std::size_t host, std::uint64_t incarnation,
 host_decisions host_states::on_gone(std::size_t host, std::uint64_t incarnation,
                                     std::string cause, time_point now) {
   host_decisions out;
-  if (hosts_[host].incarnation != incarnation)
+  auto& x = hosts_[host];
+  if (x.incarnation != incarnation)
     return out;
+  if (!x.is_here()) {
+    release(host);
+    return out;
+  }
   lose(host, std::move(cause), now, out);
   decide(now, out);
   return out;
@@ -185,7 +211,7 @@ host_decisions host_states::on_draining(std::size_t host,
                                         duration grace, time_point now) {
   host_decisions out;
   auto& x = hosts_[host];
-  if (x.incarnation != incarnation)
+  if (!x.is_here() || x.incarnation != incarnation)
     return out;
   x.gone_at = now + grace;
   auto serves =
@@ -236,6 +262,7 @@ void host_states::on_progress() noexcept {
 
 host_decisions host_states::check(time_point now) {
   host_decisions out;
+  end_long_checks(now, out);
   skip_standstill(now);
   for (std::size_t i = 0; i < hosts_.size(); ++i)
     check_host(i, now, out);
@@ -258,9 +285,10 @@ void host_states::launch(std::size_t host, time_point now,
   x.state = host_state::launching;
   x.next_launch.reset();
   x.launch = ++launches_;
+  x.has_launcher = true;
   x.launched = now;
   ++x.launches;
-  out.push_back(launch_agent{host, *x.launch});
+  out.push_back(launch_agent{host, x.launch});
 }
 
 void host_states::launch_failed(std::size_t host, std::string words,
@@ -320,8 +348,9 @@ void host_states::fence(std::size_t host, host_decisions& out) {
 }
 
 void host_states::drop_launcher(std::size_t host, host_decisions& out) {
-  if (auto launch = std::exchange(hosts_[host].launch, std::nullopt))
-    out.push_back(end_launcher{host, *launch});
+  auto& x = hosts_[host];
+  if (std::exchange(x.has_launcher, false))
+    out.push_back(end_launcher{host, x.launch});
 }
 
 void host_states::check_host(std::size_t host, time_point now,
@@ -333,7 +362,7 @@ void host_states::check_host(std::size_t host, time_point now,
              && now - x.launched >= limits_.join) {
     drop_launcher(host, out);
     launch_failed(host, missing_text(x), true, now, out);
-  } else if (has_agent(x)) {
+  } else if (x.is_here()) {
     auto silence = since(now, x.heard);
     if (silence >= limits_.host_timeout) {
       lose(host, concat("it did not answer for ", silence.count(), " ms"), now,
@@ -343,6 +372,18 @@ void host_states::check_host(std::size_t host, time_point now,
       x.before = std::exchange(x.state, host_state::suspect);
       out.push_back(host_suspected{host, silence});
     }
+  }
+}
+
+// An agent that has a host but no end of its checks sends no ticks yet: its
+// host was frozen, or its storage hangs.
+void host_states::end_long_checks(time_point now, host_decisions& out) {
+  for (std::size_t i = 0; i < hosts_.size(); ++i) {
+    auto& x = hosts_[i];
+    if (!x.incarnation || x.is_here() || now - x.admitted < limits_.join)
+      continue;
+    out.push_back(fence_agent{i, *x.incarnation});
+    release(i);
   }
 }
 
@@ -356,7 +397,7 @@ void host_states::decide(time_point now, host_decisions& out) {
   for (auto& x : hosts_)
     if (is_coming(x)) {
       ++coming;
-      coming_slots += x.slots;
+      coming_slots += x.room.ranks;
     }
   auto is_enough = are_enough(found.size(), slots);
   auto longer = is_enough ? duration{0} : time_for_leavers();
@@ -381,7 +422,7 @@ host_states::duration host_states::time_for_leavers() const {
   return since(until, *gather_until_);
 }
 
-bool host_states::is_coming(const record& x) {
+bool host_states::is_coming(const run_host& x) {
   switch (x.state) {
     case host_state::expected:
     case host_state::launching:
@@ -404,7 +445,7 @@ bool host_states::are_enough(std::size_t hosts, int slots) const noexcept {
 int host_states::slots_of(const std::vector<std::size_t>& hosts) const {
   auto result = 0;
   for (auto i : hosts)
-    result += hosts_[i].slots;
+    result += hosts_[i].room.ranks;
   return result;
 }
 
@@ -425,7 +466,7 @@ host_states::duration host_states::delay_after(int failures) {
   return with_jitter(launch_delay.after(failures), random_());
 }
 
-std::string host_states::missing_text(const record& x) const {
+std::string host_states::missing_text(const run_host& x) const {
   switch (x.state) {
     case host_state::expected:
       if (x.words.empty())

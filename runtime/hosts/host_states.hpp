@@ -14,6 +14,7 @@
 
 #include "troupe/runtime/config/rank_shares.hpp"
 #include "troupe/runtime/error.hpp"
+#include "troupe/runtime/hosts/agent_facts.hpp"
 #include "troupe/runtime/timing.hpp"
 
 namespace troupe::internal {
@@ -129,12 +130,57 @@ using host_decision =
 
 using host_decisions = std::vector<host_decision>;
 
-/// Decides about the hosts of a run: when agents are launched, when a host is
-/// lost, and when there are enough hosts for an attempt. Uses no process and no
-/// clock: events come with their time, and what follows is returned.
+/// A host of a run, and all that is known about it. Its ranks in an attempt are
+/// numbered one after the other.
+struct run_host {
+  using time_point = std::chrono::steady_clock::time_point;
+
+  std::string name;        ///< In messages.
+  bool is_launched = true; ///< By this driver; else its agent comes by itself.
+  /// For ranks of an elastic run's attempts, as far as its agent holds what
+  /// they claim.
+  host_room room{1, {}};
+  int planned = 1; ///< The same as far as it was planned.
+  int first_rank = 0;
+  int ranks = 0;
+
+  // -- its agent
+  /// That of the agent that has the host: it checks it, or is here.
+  std::optional<std::uint64_t> incarnation;
+  bool is_named = false;      ///< By an agent.
+  bool is_guest = false;      ///< Its agent is none that this driver launched.
+  std::string address;        ///< As in `rank_facts::host_address`.
+  std::string driver_address; ///< The other end of that connection.
+  time_point admitted{};      ///< Its agent checks it since then.
+
+  // -- its state
+  host_state state = host_state::expected;
+  host_state before = host_state::ready; ///< It became suspect.
+  time_point heard{};
+  int failures_in_a_row = 0;
+  int give_ups = 0;                 ///< Since it last made progress.
+  time_point gone_at{};             ///< It may be back after that.
+  std::string words;                ///< Why it is not there.
+  std::deque<std::uint64_t> fenced; ///< Incarnations that do not count.
+
+  // -- launches of its agent
+  std::uint64_t launch = 0;  ///< The latest one; 0: there was none.
+  bool has_launcher = false; ///< That of the latest launch has not ended.
+  int launches = 0;
+  time_point launched{};
+  std::optional<time_point> next_launch;
+
+  /// Whether its agent has checked it and counts.
+  bool is_here() const noexcept;
+};
+
+/// Has the hosts of a run, and decides about them: when agents are launched,
+/// when a host is lost, and when there are enough hosts for an attempt. Uses no
+/// process and no clock: events come with their time, and what follows is
+/// returned.
 ///
 /// An agent names itself by a random number, its incarnation. A host has one
-/// agent: another one that says hello replaces it.
+/// agent at a time.
 ///
 /// Invariants (the tests cite them by name):
 ///   HS-1  An incarnation that was fenced or lost never counts again.
@@ -155,22 +201,14 @@ public:
   static constexpr retry_delay late_launch_delay{duration{600'000},
                                                  duration{3'600'000}};
 
-  struct host {
-    std::string name;
-    bool is_launched =
-      true;        ///< By this driver; else its agent comes by itself.
-    int slots = 1; ///< For ranks.
-  };
-
   /// *addresses* are those of the driver, for messages.
-  host_states(std::vector<host> hosts, host_limits limits,
+  host_states(std::vector<run_host> hosts, host_limits limits,
               std::string addresses, random_function random);
 
   /// Launches what can be launched, and starts an attempt once all hosts are
   /// ready, or after *limit* with enough of them. If *at_once*, it starts as
   /// soon as there are enough.
   host_decisions gather(time_point now, duration limit, bool at_once = false);
-  host_decisions gather(time_point now) { return gather(now, limits_.join); }
 
   /// The launcher has the ticket.
   host_decisions on_launched(std::size_t host, std::uint64_t launch,
@@ -182,17 +220,21 @@ public:
                                    std::string words, bool may_help,
                                    time_point now);
 
-  /// An agent has connected, for the first time or again.
+  /// The agent *x* has *host*, and checks it; that has *room*. *is_guest*:
+  /// someone else has started it.
+  void admit(std::size_t host, const agent_facts& x, bool is_guest,
+             host_room room, time_point now);
+
+  /// The agent of *host*, which is not here, leaves it to another one.
+  void release(std::size_t host) { hosts_[host].incarnation.reset(); }
+
+  /// The agent *incarnation* of *host* has checked it: it is here. A launch of
+  /// this driver there ends if it is a guest.
   host_decisions on_hello(std::size_t host, std::uint64_t incarnation,
                           time_point now);
 
-  /// The same of an agent that someone else has started: a launch of this
-  /// driver on that host ends.
-  host_decisions on_guest(std::size_t host, std::uint64_t incarnation,
-                          time_point now);
-
-  /// One more host, which was not planned; its agent has come by itself.
-  void add_guest(std::string name, int slots);
+  /// One more host, which was not planned; its agent comes by itself.
+  void add_guest(int slots);
 
   /// The hello of an agent cannot be accepted, and another launch would not
   /// help: it is of another build, or cannot write to the storage. A host that
@@ -222,12 +264,11 @@ public:
   /// A report was stored: the next failure of a serving host is a new one.
   void on_progress() noexcept;
 
-  /// *host* has room for *slots* ranks now.
-  void set_slots(std::size_t host, int slots) { hosts_[host].slots = slots; }
+  /// The ranks of the next attempt, one entry per host.
+  void deal(const std::vector<host_share>& shares);
 
-  /// The name of *host* in messages.
-  void rename(std::size_t host, std::string name) {
-    hosts_[host].name = std::move(name);
+  void set_address(std::size_t host, std::string address) {
+    hosts_[host].address = std::move(address);
   }
 
   /// What follows from the time alone. To be called after `next_check`. A call
@@ -235,53 +276,24 @@ public:
   /// not count.
   host_decisions check(time_point now);
 
-  duration join_limit() const noexcept { return limits_.join; }
-
   /// Time until the next call of `check`, which is never more than a tick.
   duration next_check() const noexcept { return limits_.tick; }
 
-  host_state state_of(std::size_t host) const { return hosts_[host].state; }
-
-  /// Whether messages of this agent count.
-  bool is_current(std::size_t host, std::uint64_t incarnation) const {
-    return hosts_[host].incarnation == incarnation;
-  }
+  const std::vector<run_host>& hosts() const noexcept { return hosts_; }
 
   /// The hosts that an attempt could use now.
   std::vector<std::size_t> usable() const;
 
 private:
-  struct record {
-    std::string name;
-    bool is_launched = true;
-    int slots = 1;
-    host_state state = host_state::expected;
-    host_state before = host_state::ready; ///< It became suspect.
-    std::optional<std::uint64_t> incarnation;
-    time_point heard{};
-    std::optional<std::uint64_t> launch; ///< Its launcher has not ended.
-    int launches = 0;
-    int failures_in_a_row = 0;
-    int give_ups = 0; ///< Since it last made progress.
-    time_point launched{};
-    std::optional<time_point> next_launch;
-    time_point gone_at{};             ///< It may be back after that.
-    std::string words;                ///< Why it is not there.
-    std::deque<std::uint64_t> fenced; ///< Incarnations that do not count.
-  };
-
   static constexpr std::size_t max_fenced = 64;
 
-  /// The agent is the current one of the host.
-  bool has_agent(const record& x) const { return x.incarnation.has_value(); }
-
   /// What a host that is suspect was before.
-  static host_state& state_behind(record& x) {
+  static host_state& state_behind(run_host& x) {
     return x.state == host_state::suspect ? x.before : x.state;
   }
 
   /// Whether it may get an agent, or answer again.
-  static bool is_coming(const record& x);
+  static bool is_coming(const run_host& x);
 
   void launch(std::size_t host, time_point now, host_decisions& out);
   void let_go(std::size_t host, time_point now, host_decisions& out);
@@ -295,10 +307,11 @@ private:
   void fence(std::size_t host, host_decisions& out);
   void drop_launcher(std::size_t host, host_decisions& out);
   void check_host(std::size_t host, time_point now, host_decisions& out);
+  void end_long_checks(time_point now, host_decisions& out);
   void decide(time_point now, host_decisions& out);
   void skip_standstill(time_point now);
   duration delay_after(int failures);
-  std::string missing_text(const record& x) const;
+  std::string missing_text(const run_host& x) const;
   /// *waited*: set if that took too long.
   error missing_error(std::size_t usable, std::optional<duration> waited) const;
   /// How much longer than others hosts are waited for that are not gone yet.
@@ -307,7 +320,7 @@ private:
   bool are_enough(std::size_t hosts, int slots) const noexcept;
   int slots_of(const std::vector<std::size_t>& hosts) const;
 
-  std::vector<record> hosts_;
+  std::vector<run_host> hosts_;
   host_limits limits_;
   std::string addresses_;
   random_function random_;

@@ -228,40 +228,50 @@ class two_agents_test : public worker_group_test {
 protected:
   void start() {
     plan.in_process = true;
-    for (auto* agent : {&first, &second})
+    for (auto* agent : {&ranks.agent, &other})
       *agent = system.spawn(host_agent, host_agent_args{ranks.launcher});
+    agent_facts own;
+    own.incarnation = 100;
     ranks.group = system.spawn(
-      worker_group, worker_group_args{.hosts = {{first, 0, 1}, {second, 1, 1}},
-                                      .plan = plan});
+      worker_group,
+      worker_group_args{
+        .agent = ranks.agent,
+        .hosts = host_roster{{{"", 0, 1, 1}, {"", 1, 1, 1}}, own, {}, "here"},
+        .plan = plan});
+    agent_hello hello;
+    hello.facts.incarnation = 1;
+    hello.facts.host = "h1";
+    system.ask<host_accepted>(ranks.group, hello,
+                              caf::actor_cast<caf::strong_actor_ptr>(other));
+    send_anonymous(ranks.group, host_checked{1, 1, {}, {}});
     driver = system.spawn(recorded_driver, record);
     send_anonymous(ranks.group, start_attempt{3, {}, 0}, driver);
     system.settle();
   }
 
-  void lose_first() {
-    caf::anon_send_exit(first, caf::exit_reason::kill);
+  void lose_other() {
+    caf::anon_send_exit(other, caf::exit_reason::kill);
     system.settle();
   }
 
-  host_agent_actor first;
-  host_agent_actor second;
+  host_agent_actor other;
 };
 
 TEST_F(two_agents_test, the_ranks_of_one_that_is_gone_are_lost) {
   start();
-  lose_first();
-  EXPECT_THAT(ranks.launcher->killed, ElementsAre(0));
-  EXPECT_TRUE(record->failed.empty()) << "rank 1 is still there";
-  ranks.exit(1);
-  EXPECT_EQ(failure_of(0).kind, kind::lost);
-  EXPECT_THAT(failure_of(0).what, HasSubstr("the agent of its host is gone"));
+  lose_other();
+  EXPECT_THAT(ranks.launcher->killed, ElementsAre(1));
+  EXPECT_TRUE(record->failed.empty()) << "rank 0 is still there";
+  ranks.exit(0);
+  EXPECT_EQ(failure_of(1).kind, kind::lost);
+  EXPECT_THAT(failure_of(1).what, HasSubstr("host h1 is lost"));
 }
 
 TEST_F(two_agents_test, one_that_is_gone_may_end_the_attempt_without_grace) {
   plan.stop_timeout = ms{0};
   start();
-  lose_first();
-  EXPECT_EQ(failure_of(0).kind, kind::lost);
+  lose_other();
+  EXPECT_EQ(failure_of(1).kind, kind::lost);
 }
 
 /// The pulse of an agent.

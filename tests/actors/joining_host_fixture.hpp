@@ -18,20 +18,28 @@ protected:
     ranks.attempt = 3;
     plan.network_interface = std::move(network_interface);
     ranks.agent = system.spawn(host_agent, host_agent_args{ranks.launcher});
-    agent_facts own;
-    own.incarnation = 100;
-    own.host = "h0";
     worker_group_args args;
-    args.hosts = {{ranks.agent, 0, 1}, {{}, 1, 1}};
-    if (!plan.network_interface.empty())
-      args.hosts[0].address = "10.1.0.1";
+    args.agent = ranks.agent;
     args.plan = plan;
-    args.roster = std::make_shared<host_roster>(
-      2, own, host_limits{.join = ms{1500}}, "10.0.0.1 port 7");
+    args.hosts = host_roster{{{"", 0, 1, 1}, {"", 1, 1, 1}},
+                             own_facts(plan.network_interface),
+                             host_limits{.join = ms{1500}},
+                             "10.0.0.1 port 7"};
     record_hosts(args);
     args.token = [] { return std::uint64_t{17}; };
     ranks.group = system.spawn(worker_group, std::move(args));
     driver = system.spawn(recorded_driver, record);
+  }
+
+  /// Of the driver's program, which has chosen its address if it was told a
+  /// network.
+  static agent_facts own_facts(const std::string& network = {}) {
+    agent_facts own;
+    own.incarnation = 100;
+    own.host = "h0";
+    if (!network.empty())
+      own.address = "10.1.0.1";
+    return own;
   }
 
   void record_hosts(worker_group_args& args) {

@@ -19,17 +19,15 @@ protected:
     caf::anon_send_exit(ranks.group, caf::exit_reason::user_shutdown);
     system.settle();
     ranks.agent = system.spawn(host_agent, host_agent_args{ranks.launcher});
-    agent_facts own;
-    own.incarnation = 100;
-    own.host = "h0";
     worker_group_args args;
-    args.hosts = {{ranks.agent, 0, 1}, {{}, 1, 1}, {{}, 2, 1}};
+    args.agent = ranks.agent;
     args.plan = plan;
     args.plan.world = {2, 3};
     args.plan.resize = policy;
-    args.roster = std::make_shared<host_roster>(
-      3, own, host_limits{.join = ms{1500}, .min_ranks = 2}, "10.0.0.1 port 7",
-      std::vector<int>{1, 1, 1});
+    args.hosts = host_roster{{{"", 0, 1, 1}, {"", 1, 1, 1}, {"", 2, 1, 1}},
+                             own_facts(),
+                             host_limits{.join = ms{1500}, .min_ranks = 2},
+                             "10.0.0.1 port 7"};
     record_hosts(args);
     ranks.group = system.spawn(worker_group, std::move(args));
   }
@@ -302,19 +300,19 @@ protected:
     caf::anon_send_exit(ranks.group, caf::exit_reason::user_shutdown);
     system.settle();
     ranks.agent = system.spawn(host_agent, host_agent_args{ranks.launcher});
-    agent_facts own;
-    own.incarnation = 100;
-    own.host = "h0";
+    auto own = own_facts();
     own.gpus = 1;
     host_limits limits{.join = ms{1500}, .min_ranks = 2};
     limits.claim.gpus = 1;
     worker_group_args args;
-    args.hosts = {{ranks.agent, 0, 2, 1}, {{}, 2, 2, 2}, {{}, 4, 2, 2}};
+    args.agent = ranks.agent;
     args.plan = plan;
     args.plan.world = {2, 6};
     args.plan.gpus = {{0}, {1}};
-    args.roster = std::make_shared<host_roster>(
-      3, own, limits, "10.0.0.1 port 7", std::vector<int>{2, 2, 2});
+    args.hosts = host_roster{{{"", 0, 2, 2}, {"", 2, 2, 2}, {"", 4, 2, 2}},
+                             own,
+                             limits,
+                             "10.0.0.1 port 7"};
     record_hosts(args);
     ranks.group = system.spawn(worker_group, std::move(args));
   }
@@ -345,19 +343,18 @@ protected:
     caf::anon_send_exit(ranks.group, caf::exit_reason::user_shutdown);
     system.settle();
     ranks.agent = system.spawn(host_agent, host_agent_args{ranks.launcher});
-    agent_facts own;
-    own.incarnation = 100;
-    own.host = "h0";
     worker_group_args args;
-    args.hosts = {{ranks.agent, 0, 1}, {{}, 1, 1}};
+    args.agent = ranks.agent;
     args.plan = plan;
     args.plan.world = {2, 3};
     args.plan.resize = resize_policy::next_checkpoint;
     args.leaves_as_one = true;
-    args.roster = std::make_shared<host_roster>(
-      std::vector<std::string>{"h1"}, own,
-      host_limits{.join = ms{1500}, .min_ranks = 2, .max_ranks = 3},
-      "10.0.0.1 port 7", [] { return 0.0; }, std::vector<int>{1, 1});
+    args.hosts =
+      host_roster{{{"", 0, 1, 1}, {"h1", 1, 1, 1}},
+                  own_facts(),
+                  host_limits{.join = ms{1500}, .min_ranks = 2, .max_ranks = 3},
+                  "10.0.0.1 port 7",
+                  [] { return 0.0; }};
     args.launches.begin = [this](std::size_t, std::uint64_t launch) {
       launched = launch;
     };

@@ -91,14 +91,15 @@ TEST_F(joining_host_test, a_driver_without_ranks_hears_of_no_report) {
   caf::anon_send_exit(ranks.group, caf::exit_reason::user_shutdown);
   system.settle();
   ranks.agent = system.spawn(host_agent, host_agent_args{ranks.launcher});
-  elsewhere = std::make_shared<recorded_launcher>();
-  other = system.spawn(host_agent, host_agent_args{elsewhere});
   plan.world = {1, 1};
   worker_group_args args;
-  args.hosts = {{ranks.agent, 0, 0}, {other, 0, 1}};
+  args.agent = ranks.agent;
+  args.hosts = host_roster{
+    {{"", 0, 0, 1}, {"", 0, 1, 1}}, own_facts(), {}, "10.0.0.1 port 7"};
   args.plan = plan;
   ranks.group = system.spawn(worker_group, std::move(args));
   start();
+  join(1);
   played_ranks theirs{system};
   theirs.attempt = 3;
   theirs.agent = other;
@@ -281,7 +282,7 @@ TEST_F(joining_host_test, a_notice_lets_all_ranks_save_first) {
   EXPECT_FALSE(record->ended[0].stopped);
   EXPECT_THAT(record->ended[0].left_for, HasSubstr("host h1 is about to"));
   // Its agent is let go, and the next attempt waits for another one.
-  EXPECT_FALSE(state().args.hosts[1].agent);
+  EXPECT_FALSE(state().agents->contains(1));
   send_anonymous(ranks.group, start_attempt{4, {}, 2}, driver);
   system.settle();
   EXPECT_EQ(ranks.launcher->launched.size(), 1u);
@@ -404,7 +405,7 @@ TEST_F(joining_host_test, a_notice_of_an_agent_that_was_replaced_is_dropped) {
   join(1);
   send_anonymous(ranks.group, host_notice{1, 7, "SIGTERM", -1});
   system.settle();
-  EXPECT_TRUE(state().args.hosts[1].agent);
+  EXPECT_TRUE(state().agents->contains(1));
   EXPECT_THAT(notes, Not(HasSubstr("about to leave")));
 }
 

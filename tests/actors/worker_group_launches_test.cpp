@@ -13,17 +13,14 @@ protected:
     caf::anon_send_exit(ranks.group, caf::exit_reason::user_shutdown);
     system.settle();
     ranks.agent = system.spawn(host_agent, host_agent_args{ranks.launcher});
-    agent_facts own;
-    own.incarnation = 100;
-    own.host = "h0";
     worker_group_args args;
-    args.hosts.resize(2);
-    args.hosts[0].agent = ranks.agent;
-    args.hosts[1].first_rank = 1;
+    args.agent = ranks.agent;
     args.plan = plan;
-    args.roster = std::make_shared<host_roster>(
-      std::vector<std::string>{"h1"}, own, host_limits{.join = ms{5000}},
-      "10.0.0.1 port 7", [] { return 0.0; });
+    args.hosts = host_roster{{{"", 0, 1, 1}, {"h1", 1, 1, 1}},
+                             own_facts(),
+                             host_limits{.join = ms{5000}},
+                             "10.0.0.1 port 7",
+                             [] { return 0.0; }};
     args.launches.begin = [this](std::size_t, std::uint64_t launch) {
       launched.push_back(launch);
     };

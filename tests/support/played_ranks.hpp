@@ -24,7 +24,8 @@ public:
                      std::chrono::steady_clock::now) {
     agent = system_.spawn(host_agent, host_agent_args{launcher});
     group = system_.spawn(
-      worker_group, worker_group_args{.hosts = {{agent, 0, plan.world.max}},
+      worker_group, worker_group_args{.agent = agent,
+                                      .hosts = host_roster{plan.world.max},
                                       .plan = plan,
                                       .now = std::move(now)});
   }

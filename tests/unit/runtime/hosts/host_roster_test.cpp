@@ -7,6 +7,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "troupe/runtime/text.hpp"
+
 namespace troupe::internal {
 namespace {
 
@@ -59,7 +61,8 @@ protected:
   }
 
   host_roster::time_point now{std::chrono::hours{1}};
-  host_roster roster{3, facts(100, "h0"),
+  host_roster roster{{{"", 0, 1, 1}, {"", 1, 1, 1}, {"", 2, 1, 1}},
+                     facts(100, "h0"),
                      host_limits{.join = std::chrono::milliseconds{500}},
                      "10.0.0.1 port 7"};
   host_decisions last;
@@ -217,7 +220,7 @@ TEST_F(host_roster_test, a_silent_host_is_suspected_then_lost) {
   ASSERT_EQ(fenced.size(), 1u);
   EXPECT_EQ(fenced[0].incarnation, 2u);
   ASSERT_EQ(all_of<host_lost>(said).size(), 1u);
-  EXPECT_FALSE(roster.is_ready(2));
+  EXPECT_FALSE(roster.at(2).is_here());
   // What it sends after its thaw does not count, and its host is free.
   EXPECT_FALSE(roster.ticked(2, 2, now));
   EXPECT_EQ(join(3, "h2"), 2u);
@@ -234,6 +237,57 @@ TEST_F(host_roster_test, an_agent_that_never_ends_its_checks_leaves_its_host) {
   ASSERT_EQ(fenced.size(), 1u);
   EXPECT_EQ(fenced[0].incarnation, 2u);
   EXPECT_EQ(join(3, "h3"), 2u);
+}
+
+TEST_F(host_roster_test, a_run_on_one_host_starts_at_once_without_agents) {
+  roster = host_roster{4};
+  EXPECT_FALSE(roster.is_open());
+  EXPECT_EQ(roster.world_size(), 4);
+  for (int attempt = 0; attempt < 3; ++attempt) {
+    last = roster.gather(now);
+    EXPECT_TRUE(starts());
+    roster.attempt_started({0});
+    now += std::chrono::hours{1};
+    EXPECT_THAT(roster.attempt_ended(now), IsEmpty());
+  }
+}
+
+TEST_F(host_roster_test, no_agent_is_taken_for_the_drivers_own) {
+  EXPECT_FALSE(roster.checked(0, 100, {}, now));
+  EXPECT_FALSE(roster.ticked(0, 100, now));
+  EXPECT_FALSE(roster.has(0, 100));
+}
+
+TEST_F(host_roster_test, knows_the_host_of_each_rank) {
+  roster = host_roster{
+    {{"", 0, 0, 1}, {"", 0, 2, 2}, {"", 2, 0, 1}, {"", 2, 1, 1}, {"", 3, 0, 1}},
+    facts(100, "h0"),
+    {},
+    "here"};
+  EXPECT_EQ(roster.world_size(), 3);
+  EXPECT_EQ(roster.host_with(0), 1u);
+  EXPECT_EQ(roster.host_with(1), 1u);
+  EXPECT_EQ(roster.host_with(2), 3u);
+  EXPECT_EQ(roster.node_rank(1), 0);
+  EXPECT_EQ(roster.node_rank(3), 1) << "hosts without ranks do not count";
+}
+
+TEST_F(host_roster_test, closes_the_ring_at_the_last_host_with_ranks) {
+  roster = host_roster{{{"", 0, 1, 1}, {"", 1, 1, 1}, {"", 2, 0, 1}},
+                       facts(100, "h0"),
+                       {},
+                       "here"};
+  for (std::uint64_t i : {1, 2}) {
+    auto x = facts(i, concat("h", i));
+    x.address = concat("10.0.1.", i);
+    x.driver_address = concat("10.0.0.", i);
+    ASSERT_EQ(admit(x), i);
+    EXPECT_TRUE(roster.checked(i, i, {}, now, i == 1 ? "" : "10.9.1.2"));
+  }
+  roster.close_ring();
+  EXPECT_EQ(roster.at(0).address, "10.0.0.1");
+  EXPECT_EQ(roster.at(1).address, "10.0.1.1");
+  EXPECT_EQ(roster.at(2).address, "10.9.1.2") << "its own choice";
 }
 
 TEST(clock_warning_test, tells_of_more_than_a_minute_in_either_direction) {
@@ -253,7 +307,7 @@ TEST(clock_warning_test, tells_of_more_than_a_minute_in_either_direction) {
 class launched_roster_test : public host_roster_test {
 protected:
   launched_roster_test() {
-    roster = host_roster{{"h1", "h2"},
+    roster = host_roster{{{"", 0, 1, 1}, {"h1", 1, 1, 1}, {"h2", 2, 1, 1}},
                          facts(100, "h0"),
                          host_limits{.join = std::chrono::milliseconds{500}},
                          "10.0.0.1 port 7",
@@ -303,7 +357,7 @@ TEST_F(launched_roster_test, launches_again_after_a_while) {
   now += std::chrono::seconds{1};
   last = roster.check(now);
   ASSERT_EQ(count<launch_agent>(), 1);
-  EXPECT_NE(roster.launch_of(1), launches[0]);
+  EXPECT_NE(roster.at(1).launch, launches[0]);
   EXPECT_EQ(admit(launched(launches[0], 7)).error().code, ec::stopped);
 }
 
@@ -332,14 +386,13 @@ TEST_F(launched_roster_test, gives_up_a_host_that_can_never_work) {
 class guest_roster_test : public launched_roster_test {
 protected:
   guest_roster_test() {
-    roster = host_roster{{"h1", "h2"},
+    roster = host_roster{{{"", 0, 2, 2}, {"h1", 2, 2, 2}, {"h2", 4, 2, 2}},
                          facts(100, "h0"),
                          host_limits{.join = std::chrono::milliseconds{500},
                                      .min_ranks = 2,
                                      .max_ranks = 6},
                          "10.0.0.1 port 7",
-                         [] { return 0.0; },
-                         {2, 2, 2}};
+                         [] { return 0.0; }};
     launches.clear();
     for (auto& x : roster.gather(now))
       if (auto* launch = std::get_if<launch_agent>(&x))
@@ -360,17 +413,17 @@ TEST_F(guest_roster_test, a_guest_may_come_while_there_is_room_for_more_ranks) {
   EXPECT_EQ(refused.error().code, ec::conflict) << "it may ask again";
   roster.gone(2, 2, "lost", now);
   EXPECT_EQ(join(7, "h9"), 3u);
-  EXPECT_EQ(roster.size(), 4u);
+  EXPECT_EQ(roster.all().size(), 4u);
   EXPECT_EQ(roster.name(3), "h9");
-  EXPECT_EQ(roster.slots(3), 2);
-  EXPECT_TRUE(roster.is_guest(3));
+  EXPECT_EQ(roster.at(3).room.ranks, 2);
+  EXPECT_TRUE(roster.at(3).is_guest);
   EXPECT_THAT(roster.usable(), testing::ElementsAre(0u, 1u, 3u));
   EXPECT_EQ(admit(facts(8, "h8")).error().code, ec::conflict);
 }
 
 TEST_F(guest_roster_test, a_guest_on_a_host_of_the_run_ends_its_launch) {
   EXPECT_EQ(join(7, "h2"), 2u);
-  EXPECT_EQ(roster.size(), 3u);
+  EXPECT_EQ(roster.all().size(), 3u);
   ASSERT_EQ(count<end_launcher>(), 1);
   EXPECT_EQ(admit(launched(launches[1], 8)).error().code, ec::conflict);
   last = roster.gone(2, 7, "lost", now);
@@ -385,7 +438,7 @@ TEST_F(guest_roster_test, a_guest_of_another_build_is_refused_alone) {
   EXPECT_EQ(refused.error().code, ec::invalid_config);
   EXPECT_THAT(last, IsEmpty());
   join_launched(2);
-  EXPECT_TRUE(roster.is_ready(2));
+  EXPECT_TRUE(roster.at(2).is_here());
 }
 
 TEST_F(guest_roster_test, a_guest_with_a_problem_leaves_the_launch_alone) {
@@ -395,7 +448,7 @@ TEST_F(guest_roster_test, a_guest_with_a_problem_leaves_the_launch_alone) {
   ASSERT_TRUE(decisions);
   EXPECT_THAT(*decisions, IsEmpty());
   join_launched(2);
-  EXPECT_TRUE(roster.is_ready(2));
+  EXPECT_TRUE(roster.at(2).is_here());
 }
 
 TEST_F(guest_roster_test, a_guest_that_is_gone_leaves_its_host_to_the_next) {
@@ -404,7 +457,7 @@ TEST_F(guest_roster_test, a_guest_that_is_gone_leaves_its_host_to_the_next) {
   roster.gone(3, 7, "lost", now);
   EXPECT_EQ(join(8, "h8"), 3u);
   EXPECT_EQ(roster.name(3), "h8");
-  EXPECT_EQ(roster.size(), 4u);
+  EXPECT_EQ(roster.all().size(), 4u);
 }
 
 /// Three hosts whose agents come by themselves. The ranks of each claim a core
@@ -418,8 +471,10 @@ protected:
     limits.min_ranks = min_ranks;
     limits.per_host = per_host;
     limits.claim = {1, 1};
-    roster = host_roster{slots.size(), with("h0", 100, 2), limits,
-                         "10.0.0.1 port 7", slots};
+    std::vector<planned_host> hosts;
+    for (auto ranks : slots)
+      hosts.push_back({"", 0, ranks, ranks});
+    roster = host_roster{hosts, with("h0", 100, 2), limits, "10.0.0.1 port 7"};
   }
 
   static agent_facts with(const std::string& host, std::uint64_t incarnation,
@@ -448,7 +503,7 @@ TEST_F(claim_roster_test, a_smaller_host_gets_a_smaller_part) {
 TEST_F(claim_roster_test, a_host_of_an_elastic_run_has_the_ranks_it_can_hold) {
   make(1, {2, 2, 2});
   ASSERT_EQ(admit(with("h1", 1, 1)).value(), 1u);
-  EXPECT_EQ(roster.slots(1), 1);
+  EXPECT_EQ(roster.at(1).room.ranks, 1);
   EXPECT_EQ(roster.shortage(1), "host h1 has room for 1 of 2 ranks: 2 workers "
                                 "ask for 2 gpus, host h1 has 1");
   auto refused = admit(with("h2", 2, 0));
@@ -476,7 +531,7 @@ TEST_F(claim_roster_test, a_host_that_comes_back_with_more_has_more_ranks) {
   roster.checked(1, 1, {}, now);
   roster.gone(1, 1, "lost", now);
   ASSERT_EQ(admit(with("h1", 2, 2)).value(), 1u);
-  EXPECT_EQ(roster.slots(1), 2);
+  EXPECT_EQ(roster.at(1).room.ranks, 2);
   EXPECT_EQ(roster.shortage(1), "");
 }
 
@@ -489,7 +544,7 @@ TEST_F(claim_roster_test, hosts_that_have_equally_many_ranks_have_all_or_none) {
 
 TEST_F(claim_roster_test, the_driver_has_no_more_ranks_than_it_can_hold) {
   make(1, {4, 2, 2});
-  EXPECT_EQ(roster.slots(0), 2);
+  EXPECT_EQ(roster.at(0).room.ranks, 2);
 }
 
 TEST_F(guest_roster_test, a_guest_that_holds_no_rank_is_refused) {
@@ -499,15 +554,18 @@ TEST_F(guest_roster_test, a_guest_that_holds_no_rank_is_refused) {
   limits.claim = {0, 1};
   auto own = facts(100, "h0");
   own.gpus = 2;
-  roster = host_roster{{"h1", "h2"},       own,      limits, "10.0.0.1 port 7",
-                       [] { return 0.0; }, {2, 2, 2}};
+  roster = host_roster{{{"", 0, 2, 2}, {"h1", 2, 2, 2}, {"h2", 4, 2, 2}},
+                       own,
+                       limits,
+                       "10.0.0.1 port 7",
+                       [] { return 0.0; }};
   EXPECT_EQ(admit(facts(7, "h9")).error().message,
             "1 worker asks for 1 gpus, host h9 has 0");
-  EXPECT_EQ(roster.size(), 3u);
+  EXPECT_EQ(roster.all().size(), 3u);
   auto guest = facts(8, "h9");
   guest.gpus = 1;
   EXPECT_EQ(admit(guest).value(), 3u);
-  EXPECT_EQ(roster.slots(3), 1);
+  EXPECT_EQ(roster.at(3).room.ranks, 1);
 }
 
 } // namespace

@@ -1,5 +1,6 @@
 #include "troupe/callbacks/comet/comet_rest.hpp"
 
+#include "troupe/callbacks/encoding/percent.hpp"
 #include "troupe/callbacks/http/http_client.hpp"
 #include "troupe/callbacks/tracking/http_failure.hpp"
 #include "troupe/runtime/process/secrets.hpp"

@@ -364,18 +364,4 @@ void http_client::use_token(std::string token) {
   options_.token = std::move(token);
 }
 
-std::string percent_encoded(std::string_view text, std::string_view kept) {
-  std::string result;
-  for (auto c : text) {
-    if (kept.find(c) != kept.npos) {
-      result += c;
-    } else {
-      auto* encoded = curl_easy_escape(nullptr, &c, 1);
-      result += encoded;
-      curl_free(encoded);
-    }
-  }
-  return result;
-}
-
 } // namespace troupe::internal

@@ -7,7 +7,6 @@
 #include <optional>
 #include <stop_token>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -118,9 +117,5 @@ private:
   http_options options_;
   std::unique_ptr<handles> handles_;
 };
-
-/// *text* for use in a URL: all characters but letters, digits, `-._~` and
-/// those of *kept* become `%XX`.
-std::string percent_encoded(std::string_view text, std::string_view kept = {});
 
 } // namespace troupe::internal

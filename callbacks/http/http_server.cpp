@@ -15,6 +15,7 @@
 #include <sstream>
 #include <utility>
 
+#include "troupe/callbacks/encoding/percent.hpp"
 #include "troupe/runtime/process/internet_socket.hpp"
 #include "troupe/runtime/text.hpp"
 
@@ -64,29 +65,6 @@ std::optional<served_request> parse_request(std::string_view text) {
     if (colon != field.npos)
       result.fields[in_lower_case(field.substr(0, colon))] =
         without_blanks(field.substr(colon + 1));
-  }
-  return result;
-}
-
-int hex_digit(char c) {
-  if (c >= '0' && c <= '9')
-    return c - '0';
-  auto lower = static_cast<char>(c | 0x20);
-  return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
-}
-
-std::string url_decoded(std::string_view x) {
-  std::string result;
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    auto is_code = x[i] == '%' && i + 2 < x.size() && hex_digit(x[i + 1]) >= 0
-                   && hex_digit(x[i + 2]) >= 0;
-    if (is_code) {
-      result +=
-        static_cast<char>(hex_digit(x[i + 1]) * 16 + hex_digit(x[i + 2]));
-      i += 2;
-    } else {
-      result += x[i] == '+' ? ' ' : x[i];
-    }
   }
   return result;
 }
@@ -151,8 +129,9 @@ std::string served_request::parameter(std::string_view name) const {
     auto part = rest.substr(0, rest.find('&'));
     rest.remove_prefix(std::min(part.size() + 1, rest.size()));
     auto equals = std::min(part.find('='), part.size());
-    if (url_decoded(part.substr(0, equals)) == name)
-      return url_decoded(part.substr(std::min(equals + 1, part.size())));
+    if (percent_decoded(part.substr(0, equals), plus_sign::blank) == name)
+      return percent_decoded(part.substr(std::min(equals + 1, part.size())),
+                             plus_sign::blank);
   }
   return {};
 }

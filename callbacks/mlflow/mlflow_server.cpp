@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "troupe/callbacks/encoding/percent.hpp"
 #include "troupe/callbacks/http/http_client.hpp"
 #include "troupe/callbacks/mlflow/mlflow_files.hpp"
 #include "troupe/runtime/process/secrets.hpp"

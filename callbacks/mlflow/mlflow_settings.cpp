@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "troupe/callbacks/encoding/percent.hpp"
 #include "troupe/callbacks/mlflow/mlflow_names.hpp"
 #include "troupe/callbacks/tracking/given_settings.hpp"
 #include "troupe/callbacks/tracking/option_fields.hpp"
@@ -19,22 +20,6 @@ constexpr const char* address_name = "the tracking URI (MLFLOW_TRACKING_URI)";
 
 bool is_true(const std::string& x) {
   return x == "true" || x == "True" || x == "1";
-}
-
-std::string percent_decoded(const std::string& text) {
-  std::string result;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    unsigned value = 0;
-    auto* digits = text.data() + i + 1;
-    if (text[i] == '%' && i + 2 < text.size()
-        && std::from_chars(digits, digits + 2, value, 16).ptr == digits + 2) {
-      result += static_cast<char>(value);
-      i += 2;
-    } else {
-      result += text[i];
-    }
-  }
-  return result;
 }
 
 expected<mlflow_settings> tree_in(const std::string& path) {

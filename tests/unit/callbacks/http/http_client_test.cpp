@@ -168,12 +168,6 @@ TEST(http_client_test, reads_when_to_retry_up_to_ten_minutes) {
     EXPECT_EQ(pause_of(x), std::nullopt) << x;
 }
 
-TEST(percent_encoded_test, keeps_plain_characters_and_those_requested) {
-  EXPECT_EQ(percent_encoded("aZ09-._~"), "aZ09-._~");
-  EXPECT_EQ(percent_encoded("a b/\xC3\xA4%"), "a%20b%2F%C3%A4%25");
-  EXPECT_EQ(percent_encoded("a/b?c", "/"), "a/b%3Fc");
-}
-
 TEST(http_client_test, distinguishes_failures) {
   EXPECT_EQ(failure_with(reply_fault::close), kind::cut);
   EXPECT_EQ(failure_with(reply_fault::reset), kind::cut);

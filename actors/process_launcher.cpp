@@ -8,6 +8,8 @@
 #include "troupe/runtime/hosts/network_addresses.hpp"
 #include "troupe/runtime/process/secrets.hpp"
 #include "troupe/runtime/process/stack_dump.hpp"
+#include "troupe/runtime/rank_logs.hpp"
+#include "troupe/runtime/run_layout.hpp"
 #include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
@@ -138,7 +140,7 @@ expected<spawn_request> process_launcher::request_for(std::uint64_t attempt,
 }
 
 expected<void> process_launcher::open_log(int rank, spawn_request& request) {
-  auto path = concat(run_path_, "/logs/rank_", rank, ".log");
+  auto path = concat(run_path_, '/', run_layout::logs, '/', log_name(rank));
   if (rank != 0 || !args_.console) {
     request.log_path = std::move(path);
     return {};

@@ -7,6 +7,7 @@
 #include "troupe/actors/compat/messaging.hpp"
 #include "troupe/actors/worker_group.hpp"
 #include "troupe/runtime/process/stack_dump.hpp"
+#include "troupe/runtime/rank_logs.hpp"
 #include "troupe/runtime/run_layout.hpp"
 #include "troupe/runtime/text.hpp"
 

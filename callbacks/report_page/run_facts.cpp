@@ -11,12 +11,12 @@
 #include "troupe/callbacks/tracking/run_files.hpp"
 #include "troupe/callbacks/tracking/tracked_run.hpp"
 #include "troupe/runtime/process/secrets.hpp"
+#include "troupe/runtime/rank_logs.hpp"
 #include "troupe/runtime/run_layout.hpp"
 #include "troupe/runtime/storage/checksum.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/storage/json.hpp"
 #include "troupe/runtime/text.hpp"
-#include "troupe/runtime/whole_number.hpp"
 
 namespace troupe::internal {
 
@@ -87,24 +87,13 @@ expected<void> read_description(const fs::path& path, run_facts& to) {
     .map([&](run_facts x) { to = std::move(x); });
 }
 
-/// The rank in `rank_<r>.log`; nothing for any other name.
-std::optional<int> rank_of(std::string_view name) {
-  constexpr std::string_view begin = "rank_", end = ".log";
-  if (!name.starts_with(begin) || !name.ends_with(end)
-      || name.size() <= begin.size() + end.size())
-    return std::nullopt;
-  auto digits =
-    name.substr(begin.size(), name.size() - begin.size() - end.size());
-  auto rank = whole_number<int>(digits);
-  return rank && *rank >= 0 ? rank : std::nullopt;
-}
-
 std::vector<std::pair<int, std::string>> log_files(const fs::path& folder) {
   std::vector<std::pair<int, std::string>> result;
   boost::system::error_code code;
   for (fs::directory_iterator i{folder, code}, end; !code && i != end;
        i.increment(code))
-    if (auto name = i->path().filename().string(); auto rank = rank_of(name))
+    if (auto name = i->path().filename().string();
+        auto rank = rank_of_log(name))
       result.emplace_back(*rank, std::move(name));
   std::ranges::sort(result);
   return result;

@@ -14,6 +14,7 @@
 #include "troupe/callbacks/wandb/wandb_host.hpp"
 #include "troupe/callbacks/wandb/wandb_settings.hpp"
 #include "troupe/runtime/process/secrets.hpp"
+#include "troupe/runtime/rank_logs.hpp"
 #include "troupe/runtime/run_layout.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/storage/json_fields.hpp"
@@ -261,12 +262,12 @@ void wandb_sink::add_stats() {
 }
 
 void wandb_sink::add_console(wandb_place& place) {
-  if (!options_.console || !is_inside(run_.path, "logs/rank_0.log"))
+  auto name = concat(run_layout::logs, '/', log_name(0));
+  if (!options_.console || !is_inside(run_.path, name))
     return;
   auto now = std::chrono::system_clock::now();
   const redactor clean;
-  for (auto& line :
-       read_console(run_.path / run_layout::logs / "rank_0.log", place.console))
+  for (auto& line : read_console(run_.path / name, place.console))
     log_->append(records_.output(now, clean(line)));
 }
 

@@ -53,11 +53,6 @@ private:
   std::uint64_t base_ = 0; ///< Where address 0 of the file lies in memory.
 };
 
-/// Name of the file for the stacks of *rank*, in the folder of logs.
-inline std::string stacks_name(int rank) {
-  return concat("rank_", rank, ".stacks");
-}
-
 /// The signal that asks for stacks. A thread that blocks it is listed without
 /// its stack.
 inline int stack_signal() noexcept {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "troupe/runtime/process/secrets.hpp"
+#include "troupe/runtime/rank_logs.hpp"
 #include "troupe/runtime/rank_names.hpp"
 #include "troupe/runtime/run_layout.hpp"
 #include "troupe/runtime/text.hpp"
@@ -103,7 +104,7 @@ std::string line_of(const cause_group& x, const fs::path& run_path) {
     return is_cut ? result + "… (cut; `ranks` of the error has more)" : result;
   if (!is_cut && !x.ended_by_itself)
     return result;
-  auto log = concat("rank_", x.ranks.front(), ".log");
+  auto log = log_name(x.ranks.front());
   return result + (is_cut ? "… (cut; see " : " (see ")
          + (run_path / run_layout::logs / log).string() + ')';
 }

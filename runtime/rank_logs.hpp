@@ -18,8 +18,8 @@ inline std::string log_name(int rank) {
 /// The rank whose output is in the file *name*; nothing for any other name.
 inline std::optional<int> rank_of_log(std::string_view name) {
   auto begin = name.find('_') + 1;
-  auto rank = whole_number<int>(
-    name.substr(begin, name.find('.', begin) - begin));
+  auto rank =
+    whole_number<int>(name.substr(begin, name.find('.', begin) - begin));
   return rank && *rank >= 0 && name == log_name(*rank) ? rank : std::nullopt;
 }
 

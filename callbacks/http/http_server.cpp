@@ -18,6 +18,7 @@
 #include "troupe/callbacks/encoding/percent.hpp"
 #include "troupe/runtime/process/internet_socket.hpp"
 #include "troupe/runtime/text.hpp"
+#include "troupe/runtime/without_blanks.hpp"
 
 namespace troupe::internal {
 
@@ -37,11 +38,6 @@ std::string text_of(const served_answer& x, bool with_body) {
 
 bool is_not_ready() {
   return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
-}
-
-std::string_view without_blanks(std::string_view x) {
-  auto begin = std::min(x.find_first_not_of(" \t"), x.size());
-  return x.substr(begin, x.find_last_not_of(" \t") + 1 - begin);
 }
 
 /// The request whose head is *text*; nothing if it is not HTTP/1.
@@ -64,7 +60,7 @@ std::optional<served_request> parse_request(std::string_view text) {
     auto colon = field.find(':');
     if (colon != field.npos)
       result.fields[in_lower_case(field.substr(0, colon))] =
-        without_blanks(field.substr(colon + 1));
+        without_blanks(field.substr(colon + 1), " \t");
   }
   return result;
 }

@@ -10,6 +10,7 @@
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/text.hpp"
 #include "troupe/runtime/whole_number.hpp"
+#include "troupe/runtime/without_blanks.hpp"
 
 namespace troupe::internal {
 
@@ -35,14 +36,6 @@ bool has_good_port(std::string_view host_and_port) {
 }
 
 constexpr std::size_t max_ini = 1024 * 1024;
-
-std::string trimmed(const std::string& x) {
-  constexpr auto blanks = " \t\r";
-  auto first = x.find_first_not_of(blanks);
-  if (first == x.npos)
-    return {};
-  return x.substr(first, x.find_last_not_of(blanks) - first + 1);
-}
 
 } // namespace
 
@@ -119,8 +112,8 @@ std::map<std::string, std::string> ini_section(const fs::path& path,
   std::map<std::string, std::string> result;
   std::istringstream in{read_file(path, max_ini).value_or(std::string{})};
   auto inside = false;
-  for (std::string line; std::getline(in, line);) {
-    line = trimmed(line);
+  for (std::string whole; std::getline(in, whole);) {
+    auto line = without_blanks(whole);
     if (line.empty() || line.front() == '#' || line.front() == ';')
       continue;
     if (line.front() == '[') {
@@ -130,8 +123,8 @@ std::map<std::string, std::string> ini_section(const fs::path& path,
     auto equals = line.find_first_of("=:");
     if (!inside || equals == line.npos)
       continue;
-    auto name = in_lower_case(trimmed(line.substr(0, equals)));
-    result[name] = trimmed(line.substr(equals + 1));
+    auto name = in_lower_case(without_blanks(line.substr(0, equals)));
+    result[name] = without_blanks(line.substr(equals + 1));
   }
   return result;
 }

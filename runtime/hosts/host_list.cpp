@@ -8,6 +8,7 @@
 
 #include "troupe/runtime/text.hpp"
 #include "troupe/runtime/whole_number.hpp"
+#include "troupe/runtime/without_blanks.hpp"
 
 namespace troupe::internal {
 
@@ -270,12 +271,6 @@ private:
 };
 
 } // namespace
-
-std::string_view without_blanks(std::string_view text) noexcept {
-  auto begin = std::min(text.find_first_not_of(blanks), text.size());
-  text.remove_prefix(begin);
-  return text.substr(0, text.find_last_not_of(blanks) + 1);
-}
 
 bool is_host_name(std::string_view text) noexcept {
   if (text.find(':') != text.npos)

@@ -28,9 +28,6 @@ struct host_entry {
 /// Such a text is neither an option of a program nor syntax of a shell.
 bool is_host_name(std::string_view text) noexcept;
 
-/// *text* without blanks at its ends.
-std::string_view without_blanks(std::string_view text) noexcept;
-
 /// Whether *name*, a host name, is an address.
 bool is_host_address(std::string_view name) noexcept;
 

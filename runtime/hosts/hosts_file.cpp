@@ -11,6 +11,7 @@
 #include "troupe/runtime/process/descriptor.hpp"
 #include "troupe/runtime/text.hpp"
 #include "troupe/runtime/whole_number.hpp"
+#include "troupe/runtime/without_blanks.hpp"
 
 namespace troupe::internal {
 

@@ -1,7 +1,6 @@
 #include "troupe/callbacks/wandb/wandb_upload.hpp"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -10,13 +9,14 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
-#include <fstream>
 #include <sstream>
 #include <utility>
 
 #include "troupe/callbacks/wandb/wandb_settings.hpp"
 #include "troupe/runtime/process/descriptor.hpp"
+#include "troupe/runtime/process/processes.hpp"
 #include "troupe/runtime/process/secrets.hpp"
+#include "troupe/runtime/process/shell_quoted.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/text.hpp"
 
@@ -24,12 +24,10 @@ namespace troupe::internal {
 
 namespace {
 
-using namespace std::chrono_literals;
-
 // How long a program may take to end after SIGTERM, and how often a waiting
 // thread checks whether to stop waiting.
-constexpr auto patience = 500ms;
-constexpr auto slice = 50ms;
+constexpr int patience_ms = 500;
+constexpr int slice_ms = 50;
 
 std::vector<std::string>
 environment_lines(const child_program::changes& changes) {
@@ -72,26 +70,6 @@ std::vector<char*> pointers_to(const std::vector<std::string>& strings) {
   ::_exit(127);
 }
 
-// The descendants of *pid*: W&B's client starts its service in yet another
-// session.
-void add_descendants(pid_t pid, std::vector<pid_t>& result) {
-  boost::system::error_code code;
-  auto tasks = concat("/proc/", pid, "/task");
-  for (fs::directory_iterator i{tasks, code}, end; !code && i != end;
-       i.increment(code)) {
-    std::ifstream in{(i->path() / "children").string()};
-    for (pid_t child = 0; in >> child;) {
-      result.push_back(child);
-      add_descendants(child, result);
-    }
-  }
-}
-
-bool wait_for_end(const unique_fd& process, std::chrono::milliseconds limit) {
-  pollfd x{process.get(), POLLIN, 0};
-  return ::poll(&x, 1, static_cast<int>(limit.count())) > 0;
-}
-
 constexpr std::size_t max_print = 16 * 1024 * 1024;
 
 fs::path print_of(const wandb_fragment& x) {
@@ -120,13 +98,6 @@ void hide_secrets(const wandb_fragment& x, const std::string& key) {
 std::vector<wandb_fragment> unsynced(std::vector<wandb_fragment> all) {
   std::erase_if(all, [](auto& x) { return x.is_synced(); });
   return all;
-}
-
-std::string quoted(const std::string& text) {
-  std::string result = "'";
-  for (auto c : text)
-    result += c == '\'' ? std::string{"'\\''"} : std::string{c};
-  return result + "'";
 }
 
 } // namespace
@@ -179,7 +150,7 @@ child_program& child_program::operator=(child_program&& other) noexcept {
 
 bool child_program::wait(wait_time& time, wait_time::duration limit,
                          const std::stop_token& stop) {
-  while (pid_ > 0 && !wait_for_end(process_, slice))
+  while (pid_ > 0 && !has_ended(process_, slice_ms))
     if (stop.stop_requested() || time.passed() >= limit)
       return false;
   end();
@@ -191,22 +162,23 @@ void child_program::end() noexcept {
     return;
   std::vector<pid_t> below;
   try {
-    add_descendants(pid_, below);
+    // W&B's client starts its service in yet another session.
+    below = descendants_of(pid_);
   } catch (...) {
-    below.clear(); // They notice that their parent has ended.
+    // They notice that their parent has ended.
   }
   std::vector<unique_fd> rest;
   for (auto x : below)
     if (auto process = open_pidfd(x))
       rest.push_back(std::move(process));
   send_signal(process_, SIGTERM);
-  if (!wait_for_end(process_, patience))
+  if (!has_ended(process_, patience_ms))
     send_signal(process_, SIGKILL);
   uninterrupted([&] { return ::waitpid(pid_, nullptr, 0); });
   pid_ = -1;
   for (auto& x : rest) {
     send_signal(x, SIGTERM);
-    if (!wait_for_end(x, patience))
+    if (!has_ended(x, patience_ms))
       send_signal(x, SIGKILL);
   }
 }
@@ -215,7 +187,7 @@ std::string
 wandb_upload::command_for(const std::vector<wandb_fragment>& fragments) {
   std::string result = "wandb sync --yes";
   for (auto& x : fragments)
-    result += " " + quoted(x.path.string());
+    result += " " + shell_quoted(x.path.string());
   return result;
 }
 

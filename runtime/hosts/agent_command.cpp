@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "troupe/runtime/hosts/host_list.hpp"
+#include "troupe/runtime/process/shell_quoted.hpp"
 #include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
@@ -16,17 +17,6 @@ constexpr int exit_not_executable = 126;
 constexpr int exit_not_found = 127;
 
 } // namespace
-
-std::string shell_quoted(std::string_view text) {
-  std::string result = "'";
-  for (char c : text) {
-    if (c == '\'')
-      result += "'\\''";
-    else
-      result += c;
-  }
-  return result + '\'';
-}
 
 expected<std::vector<std::string>>
 agent_command(launch_engine engine, std::string_view host,

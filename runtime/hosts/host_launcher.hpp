@@ -15,9 +15,6 @@
 
 namespace troupe::internal {
 
-/// *text* as one word of a POSIX shell.
-std::string shell_quoted(std::string_view text);
-
 /// The command that runs *program*, a full path and its arguments, on *host*,
 /// by ssh or, for Slurm, in a step of its own. One launcher per host: in a
 /// common one, a dead host takes the others along. It runs in *folder*, or if

@@ -304,22 +304,39 @@ killed_processes end_all(process_observer& observer, const Predicate& is_member,
   }
 }
 
-} // namespace
-
-std::vector<pid_t> own_children() {
-  process_observer observer;
+/// Of all threads of *pid*; nothing if the kernel has no list of them.
+std::optional<std::vector<pid_t>> children_of(process_observer& observer,
+                                              pid_t pid) {
   std::vector<pid_t> result;
   bool known = false;
-  for (auto thread : observer.numbers_in("/proc/self/task")) {
-    auto path = concat("/proc/self/task/", thread, "/children");
+  auto tasks = process_path(pid, "/task");
+  for (auto thread : observer.numbers_in(tasks)) {
+    auto path = concat(tasks, '/', thread, "/children");
     known = known || ::access(path.c_str(), R_OK) == 0;
     std::istringstream children{observer.text_of(path)};
     for (pid_t child = 0; children >> child;)
       result.push_back(child);
   }
-  if (known)
-    return result;
+  return known ? std::optional{std::move(result)} : std::nullopt;
+}
+
+} // namespace
+
+std::vector<pid_t> descendants_of(pid_t pid) {
+  process_observer observer;
+  auto result = children_of(observer, pid).value_or(std::vector<pid_t>{});
+  for (std::size_t i = 0; i < result.size(); ++i)
+    if (auto below = children_of(observer, result[i]))
+      result.insert(result.end(), below->begin(), below->end());
+  return result;
+}
+
+std::vector<pid_t> own_children() {
+  process_observer observer;
+  if (auto known = children_of(observer, ::getpid()))
+    return std::move(*known);
   // A kernel without these files.
+  std::vector<pid_t> result;
   auto self = ::getpid();
   for (auto pid : observer.numbers_in("/proc"))
     if (auto found = observer.relations_of(pid); found && found->parent == self)

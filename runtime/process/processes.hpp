@@ -46,6 +46,10 @@ std::string to_string(const process_identity& x);
 /// subreaper.
 std::vector<pid_t> own_children();
 
+/// The children of *pid*, ended or not, their children and so on, as far as the
+/// kernel lists them.
+std::vector<pid_t> descendants_of(pid_t pid);
+
 /// Processes that were killed.
 struct killed_processes {
   std::vector<pid_t> gone;

@@ -1,5 +1,6 @@
 #include "troupe/runtime/process/processes.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
@@ -90,6 +91,31 @@ TEST(process_tree_test, knows_which_processes_are_alive) {
   EXPECT_FALSE(is_alive(its));
   ::waitpid(child, nullptr, 0);
   EXPECT_FALSE(is_alive(its));
+}
+
+TEST(process_tree_test, lists_children_and_what_they_started) {
+  auto ready = make_pipe();
+  auto child = ::fork();
+  if (child == 0) {
+    auto grandchild = ::fork();
+    if (grandchild == 0)
+      for (;;)
+        ::pause();
+    (void) !::write(ready.writer.get(), &grandchild, sizeof(grandchild));
+    for (;;)
+      ::pause();
+  }
+  pid_t grandchild = 0;
+  ASSERT_EQ(::read(ready.reader.get(), &grandchild, sizeof(grandchild)),
+            static_cast<ssize_t>(sizeof(grandchild)));
+  auto all = descendants_of(::getpid());
+  EXPECT_EQ(std::ranges::count(all, child), 1);
+  EXPECT_EQ(std::ranges::count(all, grandchild), 1);
+  EXPECT_EQ(descendants_of(child), std::vector{grandchild});
+  EXPECT_EQ(descendants_of(grandchild), std::vector<pid_t>{});
+  ::kill(grandchild, SIGKILL);
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
 }
 
 TEST(process_tree_test, reports_that_it_could_not_search_without_descriptors) {

@@ -1,15 +1,14 @@
 #include "troupe/trainers/train_context.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cstdio>
-#include <string_view>
 #include <vector>
 
 #include "troupe/runtime/checkpoint/manifest.hpp"
 #include "troupe/runtime/run_layout.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/text.hpp"
+#include "troupe/runtime/values/event_kinds.hpp"
 #include "troupe/trainers/call_user_code.hpp"
 #include "troupe/trainers/rank_link.hpp"
 
@@ -22,11 +21,6 @@ namespace {
 /// Of the loops that run on this thread: a loop may call `fit()` for an inline
 /// run, whose loop runs inside it.
 thread_local std::vector<train_context*> contexts;
-
-/// Events of the run itself, on which readers of its journal rely.
-constexpr std::array<std::string_view, 7> kinds_of_the_run{
-  "attempt_begun", "attempt_left", "driver_lost", "preempted",
-  "ranks_failed",  "run_ended",    "stop_decided"};
 
 /// Most bytes of an event's kind.
 constexpr std::size_t max_kind_bytes = 256;
@@ -248,7 +242,7 @@ void train_context::log(loop_event x) {
     leave_loop({ec::invalid_argument,
                 concat("log(): a kind of ", x.kind.size(),
                        " bytes is over the limit of ", max_kind_bytes)});
-  if (std::ranges::find(kinds_of_the_run, x.kind) != kinds_of_the_run.end())
+  if (event_kind::is_of_the_run(x.kind))
     leave_loop({ec::invalid_argument,
                 "log(): '" + x.kind + "' is an event of the run itself"});
   value_or_leave(link.log(std::move(x)));

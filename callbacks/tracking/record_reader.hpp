@@ -11,15 +11,6 @@
 #include "troupe/runtime/fs.hpp"
 #include "troupe/runtime/store/journal_reader.hpp"
 
-/// Kinds of events that the run itself writes and trackers know; those of train
-/// loops are in loop_record.hpp.
-namespace troupe::internal::event_kind {
-
-inline constexpr std::string_view attempt_begun = "attempt_begun";
-inline constexpr std::string_view run_ended = "run_ended";
-
-} // namespace troupe::internal::event_kind
-
 namespace troupe::internal {
 
 /// What a train loop last said about its run.

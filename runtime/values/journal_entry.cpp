@@ -1,14 +1,23 @@
 #include "troupe/runtime/values/journal_entry.hpp"
 
-#include <utility>
+#include <algorithm>
+
+#include "troupe/runtime/values/event_kinds.hpp"
 
 namespace troupe::internal {
 
 namespace {
 
-/// Sentences of events, with the names of fields in braces. Of several for one
-/// kind, the first counts whose fields are all there.
-constexpr std::pair<std::string_view, std::string_view> sentences[] = {
+/// A kind of event, with a sentence that has names of fields in braces.
+struct event_row {
+  std::string_view kind;
+  std::string_view sentence; ///< Empty: none for people.
+  bool is_of_the_run = true; ///< Not for loops to log.
+};
+
+/// All kinds that the run itself writes. Of several sentences for one kind, the
+/// first counts whose fields are all there.
+constexpr event_row rows[] = {
   {"attempt_begun", "resumes at report {first_report} from {resume}"},
   {"attempt_begun", "begins at report {first_report}"},
   {"attempt_left", "the next attempt continues: {reason}"},
@@ -30,6 +39,7 @@ constexpr std::pair<std::string_view, std::string_view> sentences[] = {
   {"description_lost", "the run has a new id, for which trackers may begin a "
                        "second run: {reason}"},
   {"driver_lost", "{reason}"},
+  {"event_refused", ""},
   {"host_joined", "host {host} has joined"},
   {"host_lost", "host {host} is lost: {cause}"},
   {"journal_completed",
@@ -41,6 +51,7 @@ constexpr std::pair<std::string_view, std::string_view> sentences[] = {
                    "that is left"},
   {"journal_tail_cut", "the journal ended in a line that is not whole: its "
                        "{bytes} bytes were cut off"},
+  {"preempted", ""},
   {"programs_killed",
    "killed what ranks of an earlier attempt had left: {processes}"},
   {"programs_left", "what ranks left may still run: {reason}"},
@@ -55,9 +66,11 @@ constexpr std::pair<std::string_view, std::string_view> sentences[] = {
   {"run_ended", "{status}"},
   {"staging_not_removed", "what an unfinished report left in checkpoints/ "
                           "cannot be removed, {name}: {reason}"},
+  {"state", ""},
   {"state_rebuilt", "the run's state was rebuilt from its journal and its "
                     "checkpoints: {reason}"},
-  {warning_kind, "{text}"},
+  {"stop_decided", ""},
+  {warning_kind, "{text}", false},
   {"world_resized", "{to} ranks instead of {from}: {why}"},
 };
 
@@ -82,11 +95,16 @@ std::optional<std::string> filled(std::string_view sentence,
 
 std::optional<std::string> event_sentence(std::string_view kind,
                                           const metrics& fields) {
-  for (auto& [known, sentence] : sentences)
-    if (known == kind)
-      if (auto result = filled(sentence, fields))
+  for (auto& x : rows)
+    if (x.kind == kind && !x.sentence.empty())
+      if (auto result = filled(x.sentence, fields))
         return result;
   return std::nullopt;
+}
+
+bool event_kind::is_of_the_run(std::string_view kind) noexcept {
+  return std::ranges::any_of(
+    rows, [kind](auto& x) { return x.kind == kind && x.is_of_the_run; });
 }
 
 std::string to_string(const store_event& x) {

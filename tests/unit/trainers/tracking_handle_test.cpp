@@ -62,7 +62,11 @@ protected:
 
 TEST_F(tracking_handle_test, no_loop_notes_what_the_run_itself_does) {
   auto context = context_of(0);
-  for (auto kind : {"run_ended", "attempt_begun", "ranks_failed"})
+  for (auto kind :
+       {"run_ended", "attempt_begun", "attempt_left", "ranks_failed",
+        "driver_lost", "preempted", "stop_decided", "state", "event_refused",
+        "callback_failed", "world_resized", "host_joined", "host_lost",
+        "checkpoint_rotten", "journal_damaged"})
     EXPECT_THROW(rank_access{context}.log({kind, {}}), train_error) << kind;
   EXPECT_THAT(link->events, IsEmpty());
   EXPECT_THROW(rank_access{context}.log({std::string(300, 'k'), {}}),

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "troupe/runtime/values/event_kinds.hpp"
+
 namespace troupe::internal {
 
 TEST(journal_entry_test, every_repair_has_a_sentence_with_its_fields) {
@@ -24,6 +26,7 @@ TEST(journal_entry_test, every_repair_has_a_sentence_with_its_fields) {
     ASSERT_TRUE(sentence) << kind;
     EXPECT_EQ(sentence->find('{'), sentence->npos) << *sentence;
     EXPECT_EQ(to_string(store_event{kind, fields}), *sentence);
+    EXPECT_TRUE(event_kind::is_of_the_run(kind)) << kind;
   }
 }
 
@@ -32,6 +35,15 @@ TEST(journal_entry_test, an_event_shows_its_fields_where_a_sentence_lacks_one) {
   EXPECT_EQ(to_string(store_event{"checkpoint_rotten", {{"name", "c3"}}}),
             "checkpoint_rotten: name=c3");
   EXPECT_FALSE(event_sentence("tracker_log", {}));
+}
+
+TEST(journal_entry_test, leaves_warnings_and_own_kinds_to_loops) {
+  for (auto kind : {warning_kind, "tracker_log", "mine", ""})
+    EXPECT_FALSE(event_kind::is_of_the_run(kind)) << kind;
+}
+
+TEST(journal_entry_test, shows_fields_of_a_kind_without_sentence) {
+  EXPECT_FALSE(event_sentence("state", {{"to", "running"}}));
 }
 
 TEST(journal_entry_test, names_only_what_an_event_has) {

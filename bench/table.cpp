@@ -24,11 +24,23 @@ std::string text(const std::optional<double>& x) {
   return x ? short_number(*x) : "-";
 }
 
-void append(std::string& out, const std::optional<double>& x) {
+void add_number(json::object_writer& out, std::string_view name,
+                const std::optional<double>& x) {
   if (x)
-    json::append(out, metric_value{*x});
+    out.field(name, metric_value{*x});
   else
-    out += "null";
+    out.null_field(name);
+}
+
+void append_row(std::string& out, const row& x) {
+  auto& [what, got] = x;
+  json::object_writer object{out, ", "};
+  object.field("name", what.name);
+  add_number(object, "value", got.value);
+  object.field("unit", what.unit);
+  add_number(object, "reference", got.reference);
+  add_number(object, "ratio", got.ratio());
+  object.end();
 }
 
 } // namespace
@@ -45,22 +57,9 @@ void print_row(const row& x) {
 }
 
 std::string to_json(const std::vector<row>& rows) {
-  std::string out = "[";
-  for (auto& [what, got] : rows) {
-    out += out.size() > 1 ? ",\n  {" : "\n  {";
-    out += "\"name\": ";
-    json::append(out, std::string_view{what.name});
-    out += ", \"value\": ";
-    append(out, got.value);
-    out += ", \"unit\": ";
-    json::append(out, std::string_view{what.unit});
-    out += ", \"reference\": ";
-    append(out, got.reference);
-    out += ", \"ratio\": ";
-    append(out, got.ratio());
-    out += '}';
-  }
-  return out + "\n]\n";
+  std::string result;
+  json::append_list(result, rows, append_row, ",\n ");
+  return result + '\n';
 }
 
 } // namespace troupe::internal::bench

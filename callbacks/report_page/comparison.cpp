@@ -116,16 +116,13 @@ void append_settings(object_writer& out, std::string_view name,
     name, all,
     [](std::string& to, auto& x) {
       append_name(to += '[', x.name);
-      to += ",[";
-      for (std::size_t i = 0; i < x.values.size(); ++i) {
-        if (i > 0)
-          to += ',';
-        if (x.values[i])
-          append_text(to, *x.values[i]);
+      json::append_list(to += ',', x.values, [](std::string& list, auto& y) {
+        if (y)
+          append_text(list, *y);
         else
-          to += "null";
-      }
-      to += x.differs ? "],true]" : "],false]";
+          list += "null";
+      });
+      to += x.differs ? ",true]" : ",false]";
     },
     ",\n");
 }

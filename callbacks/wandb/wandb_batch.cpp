@@ -34,10 +34,7 @@ bool leads_out(const fs::path& name) {
 }
 
 std::string json_list(const std::vector<double>& values) {
-  std::string result = "[";
-  for (auto x : values)
-    result += (result.size() > 1 ? "," : "") + wandb_json(x);
-  return result + "]";
+  return concat('[', joined(values, ",", wandb_json), ']');
 }
 
 sink_result rejected(error reason) {

@@ -38,6 +38,21 @@ void append_name(std::string& out, std::string_view name);
 /// A time as whole microseconds.
 void append_us(std::string& out, double seconds);
 
+/// Appends a list. Calls *append_one* with the text so far and each element of
+/// *all*; *between* stands between two elements.
+template <class Range, class F>
+void append_list(std::string& out, Range&& all, F append_one,
+                 std::string_view between = ",") {
+  std::string_view separator;
+  out += '[';
+  for (auto&& x : all) {
+    out += separator;
+    append_one(out, x);
+    separator = between;
+  }
+  out += ']';
+}
+
 /// One object of a document, appended field by field: adds names and commas.
 /// Names are plain ASCII.
 class object_writer {
@@ -66,18 +81,11 @@ public:
     return *this;
   }
 
-  /// Calls *append_one* with the text so far and each element of *all*.
+  /// A field with a list, as `append_list` appends it.
   template <class Range, class F>
   object_writer& array_field(std::string_view name, const Range& all,
                              F append_one, std::string_view between = ",") {
-    begin(name) += '[';
-    auto separator = std::string_view{};
-    for (auto& x : all) {
-      out_ += separator;
-      append_one(out_, x);
-      separator = between;
-    }
-    out_ += ']';
+    append_list(begin(name), all, append_one, between);
     return *this;
   }
 

@@ -59,21 +59,13 @@ inline auto us_of(double& x) {
 /// document.
 template <class T, class Write, class Read>
 auto list_of(std::vector<T>& all, Write write_one, Read read_one) {
-  return field_as{[&all, write_one](std::string& out) {
-                    std::string_view separator;
-                    out += '[';
-                    for (auto& x : all) {
-                      out += separator;
-                      write_one(out, x);
-                      separator = ",";
-                    }
-                    out += ']';
-                  },
-                  [&all, read_one](const document& in) {
-                    all.clear();
-                    for (auto& one : in)
-                      all.push_back(read_one(one));
-                  }};
+  return field_as{
+    [&all, write_one](std::string& out) { append_list(out, all, write_one); },
+    [&all, read_one](const document& in) {
+      all.clear();
+      for (auto& one : in)
+        all.push_back(read_one(one));
+    }};
 }
 
 /// A text: *show* returns it, *read* takes the value from a document.
@@ -162,14 +154,9 @@ private:
 
   template <class T>
   void write(std::vector<T>& all) {
-    std::string_view separator;
-    out_ += '[';
-    for (auto& x : all) {
-      out_ += separator;
-      write(x);
-      separator = has_fields<T, field_writer> ? between_ : ",";
-    }
-    out_ += ']';
+    append_list(
+      out_, all, [this](std::string& /*out_*/, T& x) { write(x); },
+      has_fields<T, field_writer> ? between_ : ",");
   }
 
   template <class T>

@@ -14,7 +14,7 @@ namespace {
 constexpr std::string_view attempt_field = ",\"attempt\":";
 constexpr std::string_view time_field = ",\"time_us\":";
 constexpr std::string_view batch_begin = "{\"batch\":";
-constexpr std::string_view values_field = ",\"values\":[";
+constexpr std::string_view values_field = ",\"values\":";
 
 void append_head(std::string& out, std::uint64_t attempt,
                  std::int64_t time_us) {
@@ -76,7 +76,7 @@ std::string shortened(std::string_view line, std::size_t ranks) {
   auto at = line.find(values_field);
   if (at == std::string_view::npos)
     return std::string{line};
-  at += values_field.size();
+  at += values_field.size() + 1; // behind the bracket
   std::string result{line.substr(0, at)};
   std::size_t rank = 0, depth = 0, begin = at;
   for (; at < line.size() && (depth > 0 || line[at] != ']'); ++at) {
@@ -116,22 +116,13 @@ void append_batch_line(std::string& out, std::uint64_t attempt,
   json::append(out, batch.index);
   append_head(out, attempt, time_us);
   out += values_field;
-  auto separator = "";
-  for (auto& values : batch.values) {
-    out += separator;
-    json::append(out, values);
-    separator = ",";
-  }
-  out += ']';
+  json::append_list(out, batch.values, [](std::string& to, auto& values) {
+    json::append(to, values);
+  });
   if (!batch.step_s.empty()) {
-    out += ",\"step_us\":[";
-    separator = "";
-    for (auto seconds : batch.step_s) {
-      out += separator;
-      json::append_us(out, seconds);
-      separator = ",";
-    }
-    out += "],\"wait_us\":";
+    out += ",\"step_us\":";
+    json::append_list(out, batch.step_s, json::append_us);
+    out += ",\"wait_us\":";
     json::append_us(out, batch.wait_s);
   }
   if (!checkpoint.empty()) {

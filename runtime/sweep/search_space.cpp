@@ -92,6 +92,29 @@ std::int64_t integer_at(const param_range& x, double place) {
                                    + static_cast<std::uint64_t>(offset));
 }
 
+void append_param(std::string& out, const search_param& param) {
+  json::object_writer object{out};
+  object.field("name", param.name);
+  auto& x = param.range;
+  switch (x.kind) {
+    case param_range::kind_type::real:
+      object.field("low", metric_value{x.low});
+      object.field("high", metric_value{x.high});
+      break;
+    case param_range::kind_type::integer:
+      object.field("first", x.first).field("last", x.last);
+      break;
+    case param_range::kind_type::choice:
+      object.array_field("choice", x.values,
+                         [](std::string& to, const metric_value& value) {
+                           json::append(to, value);
+                         });
+  }
+  if (x.is_log)
+    object.field("scale", "log");
+  object.end();
+}
+
 } // namespace
 
 param_range uniform(double low, double high) {
@@ -177,32 +200,9 @@ std::vector<metric_value> grid_values(const param_range& range, int steps) {
 }
 
 std::string space_text(const search_space& space) {
-  std::string out = "[";
-  for (auto& param : space) {
-    if (out.size() > 1)
-      out += ',';
-    json::object_writer object{out};
-    object.field("name", param.name);
-    auto& x = param.range;
-    switch (x.kind) {
-      case param_range::kind_type::real:
-        object.field("low", metric_value{x.low});
-        object.field("high", metric_value{x.high});
-        break;
-      case param_range::kind_type::integer:
-        object.field("first", x.first).field("last", x.last);
-        break;
-      case param_range::kind_type::choice:
-        object.array_field("choice", x.values,
-                           [](std::string& to, const metric_value& value) {
-                             json::append(to, value);
-                           });
-    }
-    if (x.is_log)
-      object.field("scale", "log");
-    object.end();
-  }
-  return out + ']';
+  std::string result;
+  json::append_list(result, space, append_param);
+  return result;
 }
 
 } // namespace internal

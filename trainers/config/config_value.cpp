@@ -3,6 +3,7 @@
 #include <cmath>
 #include <string_view>
 
+#include "troupe/runtime/storage/json.hpp"
 #include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
@@ -17,13 +18,7 @@ struct cases : Cases... {
 void append_config(std::string& out, const config_value& x);
 
 void append_items(std::string& out, const config_value::list& all) {
-  out += '[';
-  for (auto& one : all) {
-    if (out.back() != '[')
-      out += ',';
-    append_config(out, one);
-  }
-  out += ']';
+  json::append_list(out, all, append_config);
 }
 
 void append_fields(std::string& out, const config_value::table& all) {

@@ -23,12 +23,14 @@ protected:
     std::vector<rank_exited> exited;
     std::vector<std::string> order; ///< Of all of it.
     std::vector<host_tick> ticks;
-    /// Of the last tick: `agent_launched` answers, `launcher_ended` refuses.
-    caf::typed_response_promise<void> tick_answer;
+    caf::typed_response_promise<void> tick_answer; ///< Of the last tick.
   };
 
-  static worker_group_actor::behavior_type
-  recorded_group(worker_group_actor::pointer self,
+  using recorded_group_actor =
+    worker_group_actor::extend<caf::result<void>(answer_oldest)>;
+
+  static recorded_group_actor::behavior_type
+  recorded_group(recorded_group_actor::pointer self,
                  std::shared_ptr<group_record> record) {
     auto note = [record](std::string what) {
       record->order.push_back(std::move(what));
@@ -47,10 +49,14 @@ protected:
         record->tick_answer = self->make_response_promise<void>();
         return record->tick_answer;
       },
-      [record](const agent_launched&) { record->tick_answer.deliver(); },
-      [record](const launcher_ended& x) {
-        record->tick_answer.deliver(to_caf({ec::stopped, x.words}));
+      [record](const answer_oldest& how) {
+        if (how.refusal)
+          record->tick_answer.deliver(to_caf(how.refusal));
+        else
+          record->tick_answer.deliver();
       },
+      [](const agent_launched&) {},
+      [](const launcher_ended&) {},
       [](const host_notice&) {},
       [note](const rank_launched&) { note("launched"); },
       [note](const rank_launch_failed&) { note("launch failed"); },
@@ -289,9 +295,9 @@ protected:
       system.pass(std::chrono::seconds{1});
   }
 
-  template <class Message>
-  void answer(Message x) {
-    send_anonymous(group, std::move(x));
+  void answer_tick(error refusal = {}) {
+    send_anonymous(caf::actor_cast<recorded_group_actor>(group),
+                   answer_oldest{std::move(refusal)});
     system.settle();
   }
 
@@ -306,7 +312,7 @@ TEST_F(agent_pulse_test, sends_the_next_tick_a_second_after_an_answer) {
   EXPECT_EQ(record->ticks[0].incarnation, 7u);
   pass_seconds(3600);
   EXPECT_EQ(record->ticks.size(), 1u);
-  answer(agent_launched{});
+  answer_tick();
   EXPECT_EQ(record->ticks.size(), 1u);
   pass_seconds(1);
   EXPECT_EQ(record->ticks.size(), 2u);
@@ -314,7 +320,7 @@ TEST_F(agent_pulse_test, sends_the_next_tick_a_second_after_an_answer) {
 }
 
 TEST_F(agent_pulse_test, says_that_the_agent_was_replaced) {
-  answer(launcher_ended{1, "another has its place"});
+  answer_tick({ec::stopped, "another has its place"});
   EXPECT_THAT(refusals, ElementsAre("another has its place"));
   pass_seconds(10);
   EXPECT_EQ(record->ticks.size(), 1u);

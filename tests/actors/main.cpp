@@ -1,9 +1,10 @@
 #include <gtest/gtest.h>
 
-#include "troupe/actors/protocol/register_messages.hpp"
+#include "tests/support/answer_oldest.hpp"
 
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
-  troupe::register_messages(); // before the first actor system
+  // Before the first actor system.
+  troupe::register_messages<caf::id_block::actor_tests>();
   return RUN_ALL_TESTS();
 }

@@ -60,8 +60,9 @@ protected:
   }
 
   /// The driver has committed the oldest batch that waits, or refuses it.
-  void answer_batch() {
-    send_anonymous(driver, start_run{});
+  void answer_batch(error refusal = {}) {
+    send_anonymous(caf::actor_cast<recorded_driver_actor>(driver),
+                   answer_oldest{std::move(refusal)});
     system.settle();
   }
 

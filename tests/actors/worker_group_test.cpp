@@ -118,8 +118,7 @@ TEST_F(worker_group_test, passes_on_why_a_batch_was_not_committed) {
   start_all();
   auto first = ranks.report(0, 10);
   auto second = ranks.report(1, 10);
-  record->refusal = {ec::storage, "no space left"};
-  answer_batch();
+  answer_batch({ec::storage, "no space left"});
   for (auto& x : {first, second})
     EXPECT_EQ(x->failure, (error{ec::storage, "no space left"}));
 }

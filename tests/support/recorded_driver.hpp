@@ -7,6 +7,7 @@
 #include <caf/typed_event_based_actor.hpp>
 #include <caf/typed_response_promise.hpp>
 
+#include "tests/support/answer_oldest.hpp"
 #include "troupe/actors/protocol/error_code.hpp"
 
 namespace troupe::internal::test {
@@ -26,17 +27,19 @@ struct driver_record {
   std::vector<open_mailbox> mailboxes;
   std::deque<promise> uncommitted; ///< One per waiting batch.
 
-  error refusal; ///< Why the next batch is refused; `ec::none`: it is not.
   std::optional<stop_notice> stop; ///< What the next answers say of leaving.
 };
 
-/// A driver that decides nothing. Each `start_run` answers the oldest batch
-/// that waits.
-inline driver_actor::behavior_type
-recorded_driver(driver_actor::pointer self,
+using recorded_driver_actor =
+  driver_actor::extend<caf::result<void>(answer_oldest)>;
+
+/// A driver that decides nothing. It answers a batch when the test says so.
+inline recorded_driver_actor::behavior_type
+recorded_driver(recorded_driver_actor::pointer self,
                 std::shared_ptr<driver_record> record) {
   return {
-    [record](start_run) {
+    [](start_run) {},
+    [record](const answer_oldest& how) {
       auto& x =
         record->batches[record->batches.size() - record->uncommitted.size()];
       auto promise = std::move(record->uncommitted.front());
@@ -44,8 +47,8 @@ recorded_driver(driver_actor::pointer self,
       std::optional<std::string> folder;
       if (auto name = x.batch.checkpoint_name())
         folder = "/checkpoints/" + *name;
-      if (record->refusal)
-        promise.deliver(to_caf(record->refusal));
+      if (how.refusal)
+        promise.deliver(to_caf(how.refusal));
       else
         promise.deliver(report_committed{x.batch.index, folder, record->stop});
     },

@@ -17,18 +17,13 @@ protected:
   explicit joining_host_test(std::string network_interface = {}) {
     ranks.attempt = 3;
     plan.network_interface = std::move(network_interface);
-    ranks.agent = system.spawn(host_agent, host_agent_args{ranks.launcher});
+    driver = system.spawn(recorded_driver, record);
     worker_group_args args;
-    args.agent = ranks.agent;
-    args.plan = plan;
     args.hosts = host_roster{{{"", 0, 1, 1}, {"", 1, 1, 1}},
                              own_facts(plan.network_interface),
                              host_limits{.join = ms{1500}},
                              "10.0.0.1 port 7"};
-    record_hosts(args);
-    args.token = [] { return std::uint64_t{17}; };
-    ranks.group = system.spawn(worker_group, std::move(args));
-    driver = system.spawn(recorded_driver, record);
+    spawn_group(std::move(args));
   }
 
   /// Of the driver's program, which has chosen its address if it was told a
@@ -42,7 +37,16 @@ protected:
     return own;
   }
 
-  void record_hosts(worker_group_args& args) {
+  /// Spawns the group with *plan*, in place of an earlier one.
+  void spawn_group(worker_group_args args) {
+    if (ranks.group) {
+      caf::anon_send_exit(ranks.group, caf::exit_reason::user_shutdown);
+      system.settle();
+    }
+    ranks.agent = system.spawn(host_agent, host_agent_args{ranks.launcher});
+    args.agent = ranks.agent;
+    args.plan = plan;
+    args.token = [] { return std::uint64_t{17}; };
     args.note = [this](std::string text) { notes += text + '\n'; };
     args.journal = [this](std::string_view kind, const metrics& fields) {
       events.push_back(concat(kind, ' ', to_string(fields)));
@@ -53,6 +57,7 @@ protected:
     args.cut_off = [this](const host_agent_actor& agent) {
       cut_off.push_back(agent);
     };
+    ranks.group = system.spawn(worker_group, std::move(args));
   }
 
   /// Passes time in which the other host sends its ticks.
@@ -68,8 +73,9 @@ protected:
     return system.ask<void>(ranks.group, host_tick{host, incarnation});
   }
 
-  void start() {
-    send_anonymous(ranks.group, start_attempt{3, {}, 0}, driver);
+  void start(std::uint64_t attempt = 3, std::uint64_t first_report = 0) {
+    send_anonymous(ranks.group, start_attempt{attempt, {}, first_report},
+                   driver);
     system.settle();
   }
 
@@ -98,13 +104,18 @@ protected:
     return *answer->value;
   }
 
+  /// The ranks of the agent that has joined last are played by *theirs*.
+  void play(played_ranks& theirs) {
+    theirs.attempt = ranks.attempt;
+    theirs.agent = other;
+    theirs.launcher = elsewhere;
+  }
+
   /// An attempt with one rank on each host runs.
   void start_with(played_ranks& theirs) {
     start();
     join(1);
-    theirs.attempt = 3;
-    theirs.agent = other;
-    theirs.launcher = elsewhere;
+    play(theirs);
     ranks.rise(0);
     theirs.rise(1);
   }
@@ -128,8 +139,10 @@ protected:
                 testing::HasSubstr("host h1 is about to"));
   }
 
-  void lose() {
-    caf::anon_send_exit(other, caf::exit_reason::remote_link_unreachable);
+  void lose() { lose(other); }
+
+  void lose(const host_agent_actor& agent) {
+    caf::anon_send_exit(agent, caf::exit_reason::remote_link_unreachable);
     system.settle();
   }
 

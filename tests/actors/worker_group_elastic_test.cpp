@@ -16,37 +16,27 @@ protected:
   elastic_group_test() { spawn(resize_policy::next_checkpoint); }
 
   void spawn(resize_policy policy) {
-    caf::anon_send_exit(ranks.group, caf::exit_reason::user_shutdown);
-    system.settle();
-    ranks.agent = system.spawn(host_agent, host_agent_args{ranks.launcher});
+    plan.world = {2, 3};
+    plan.resize = policy;
     worker_group_args args;
-    args.agent = ranks.agent;
-    args.plan = plan;
-    args.plan.world = {2, 3};
-    args.plan.resize = policy;
     args.hosts = host_roster{{{"", 0, 1, 1}, {"", 1, 1, 1}, {"", 2, 1, 1}},
                              own_facts(),
                              host_limits{.join = ms{1500}, .min_ranks = 2},
                              "10.0.0.1 port 7"};
-    record_hosts(args);
-    ranks.group = system.spawn(worker_group, std::move(args));
+    spawn_group(std::move(args));
   }
 
   /// An agent joins; its ranks are played by *theirs*.
   void join_as(played_ranks& theirs, std::uint64_t incarnation) {
     join(incarnation);
-    theirs.attempt = ranks.attempt;
-    theirs.agent = other;
-    theirs.launcher = elsewhere;
+    play(theirs);
   }
 
   void begin(std::uint64_t attempt, std::uint64_t first_report = 0) {
     ranks.attempt = attempt;
     for (auto* theirs : {&second, &third})
       theirs->attempt = attempt;
-    send_anonymous(ranks.group, start_attempt{attempt, {}, first_report},
-                   driver);
-    system.settle();
+    start(attempt, first_report);
   }
 
   /// The first attempt has all three hosts.
@@ -66,6 +56,32 @@ protected:
     pass_alive(3, 1);
     ranks.rise(0);
     second.rise(1);
+  }
+
+  /// Ranks 0 and 1 report; without a *name* it is a report without a
+  /// checkpoint.
+  played_ranks::report_answer report_both(std::uint64_t index,
+                                          const std::string& name = {}) {
+    std::optional<checkpoint_part> part;
+    if (!name.empty())
+      part.emplace().name = name;
+    auto answer = ranks.report(0, index, {}, std::move(part));
+    second.report(1, index);
+    answer_batch();
+    EXPECT_TRUE(answer->value);
+    return answer;
+  }
+
+  /// *rank* failed in the way *what*, and that does not count, since the host
+  /// h1 is lost.
+  void expect_excused(int rank, kind what) {
+    EXPECT_EQ(failure_of(rank).kind, what);
+    EXPECT_THAT(record->failed.at(0).left_for, HasSubstr("host h1 is lost"));
+  }
+
+  void expect_counts() {
+    ASSERT_EQ(record->failed.size(), 1u);
+    EXPECT_EQ(record->failed[0].left_for, "");
   }
 
   played_ranks second{system};
@@ -88,12 +104,10 @@ TEST_F(elastic_group_test, starts_with_enough_hosts_after_the_join_limit) {
 TEST_F(elastic_group_test, goes_on_without_a_host_that_is_lost) {
   start_three();
   EXPECT_EQ(record->started.at(0).world_size, 3);
-  caf::anon_send_exit(second.agent, caf::exit_reason::remote_link_unreachable);
-  system.settle();
+  lose(second.agent);
   ranks.kill(0, SIGKILL);
   third.kill(2, SIGKILL);
-  EXPECT_EQ(failure_of(1).kind, kind::lost);
-  EXPECT_THAT(record->failed[0].left_for, HasSubstr("host h1 is lost"));
+  expect_excused(1, kind::lost);
   begin(4);
   // At once, and the last host has the second rank.
   ASSERT_EQ(third.launcher->prepared.size(), 1u);
@@ -113,8 +127,7 @@ TEST_F(elastic_group_test, goes_on_without_a_host_that_is_lost) {
 // Both freeze in the same second, but the network breaks for one of them.
 TEST_F(elastic_group_test, two_hosts_that_are_lost_at_once_are_no_failure) {
   start_three();
-  caf::anon_send_exit(second.agent, caf::exit_reason::remote_link_unreachable);
-  system.settle();
+  lose(second.agent);
   EXPECT_EQ(third.launcher->killed, std::vector{2});
   ranks.kill(0, SIGKILL);
   pass_seconds(1);
@@ -129,12 +142,10 @@ TEST_F(elastic_group_test,
        a_rank_that_is_killed_before_its_host_is_no_failure) {
   start_three();
   second.kill(1, SIGKILL);
-  caf::anon_send_exit(second.agent, caf::exit_reason::remote_link_unreachable);
-  system.settle();
+  lose(second.agent);
   ranks.kill(0, SIGKILL);
   third.kill(2, SIGKILL);
-  EXPECT_EQ(failure_of(1).kind, kind::signal);
-  EXPECT_THAT(record->failed[0].left_for, HasSubstr("host h1 is lost"));
+  expect_excused(1, kind::signal);
 }
 
 // The order to start ranks comes back as an error, too.
@@ -142,13 +153,12 @@ TEST_F(elastic_group_test, a_host_lost_as_its_ranks_start_is_no_failure) {
   join_as(second, 1);
   join_as(third, 2);
   system.hold(second.agent);
-  caf::anon_send_exit(second.agent, caf::exit_reason::remote_link_unreachable);
+  lose(second.agent);
   begin(3);
   system.release();
   ranks.kill(0, SIGKILL);
   third.kill(2, SIGKILL);
-  EXPECT_EQ(failure_of(1).kind, kind::lost);
-  EXPECT_THAT(record->failed[0].left_for, HasSubstr("host h1 is lost"));
+  expect_excused(1, kind::lost);
 }
 
 TEST_F(elastic_group_test, grows_with_a_host_that_answers_again) {
@@ -165,12 +175,7 @@ TEST_F(elastic_group_test, grows_with_a_host_that_answers_again) {
   second.rise(1);
   EXPECT_EQ(record->started.at(1).world_size, 2) << "without the silent host";
   tick(2, 2);
-  checkpoint_part part;
-  part.name = "c0";
-  auto answer = ranks.report(0, 0, {}, part);
-  second.report(1, 0);
-  answer_batch();
-  ASSERT_TRUE(answer->value);
+  auto answer = report_both(0, "c0");
   ASSERT_TRUE(answer->value->stop);
   EXPECT_EQ(answer->value->stop->reason, "the run grows from 2 to 3 ranks");
 }
@@ -191,9 +196,7 @@ TEST_F(elastic_group_test, an_exception_since_a_host_is_silent_is_its_loss) {
   ranks.end_loop(0, {ec::rank_failed, "the other side closed its connection"});
   ranks.exit(0);
   pass_seconds(6);
-  ASSERT_EQ(record->failed.size(), 1u);
-  EXPECT_EQ(failure_of(0).kind, kind::exception);
-  EXPECT_THAT(record->failed[0].left_for, HasSubstr("host h1 is lost"));
+  expect_excused(0, kind::exception);
 }
 
 // A watchdog of the loop's libraries ended it: its collective failed.
@@ -203,20 +206,15 @@ TEST_F(elastic_group_test, an_end_since_a_host_is_silent_is_its_loss) {
   pass_seconds(5);
   ranks.kill(0, SIGABRT);
   pass_seconds(6);
-  ASSERT_EQ(record->failed.size(), 1u);
-  EXPECT_EQ(failure_of(0).kind, kind::signal);
-  EXPECT_THAT(record->failed[0].left_for, HasSubstr("host h1 is lost"));
+  expect_excused(0, kind::signal);
 }
 
 TEST_F(elastic_group_test, an_end_after_a_host_is_lost_follows_from_its_loss) {
   start_two();
   pass_alive(1, 1);
-  caf::anon_send_exit(second.agent, caf::exit_reason::remote_link_unreachable);
-  system.settle();
+  lose(second.agent);
   ranks.kill(0, SIGABRT);
-  ASSERT_EQ(record->failed.size(), 1u);
-  EXPECT_EQ(failure_of(0).kind, kind::signal);
-  EXPECT_THAT(record->failed[0].left_for, HasSubstr("h1 is lost"));
+  expect_excused(0, kind::signal);
 }
 
 TEST_F(elastic_group_test, an_end_before_the_last_sign_of_a_host_counts) {
@@ -224,8 +222,7 @@ TEST_F(elastic_group_test, an_end_before_the_last_sign_of_a_host_counts) {
   ranks.kill(0, SIGABRT);
   pass_alive(2, 1);
   pass_seconds(12);
-  ASSERT_EQ(record->failed.size(), 1u);
-  EXPECT_EQ(record->failed[0].left_for, "");
+  expect_counts();
 }
 
 TEST_F(elastic_group_test, an_exception_before_the_last_sign_of_a_host_counts) {
@@ -234,14 +231,12 @@ TEST_F(elastic_group_test, an_exception_before_the_last_sign_of_a_host_counts) {
   ranks.exit(0);
   pass_alive(2, 1);
   pass_seconds(12);
-  ASSERT_EQ(record->failed.size(), 1u);
-  EXPECT_EQ(record->failed[0].left_for, "");
+  expect_counts();
 }
 
 TEST_F(elastic_group_test, too_few_hosts_wait_and_end_the_run) {
   start_two();
-  caf::anon_send_exit(second.agent, caf::exit_reason::remote_link_unreachable);
-  system.settle();
+  lose(second.agent);
   ranks.kill(0, SIGKILL);
   EXPECT_THAT(record->failed.at(0).left_for, HasSubstr("is lost"));
   begin(4);
@@ -255,16 +250,8 @@ TEST_F(elastic_group_test, grows_after_a_report_with_a_checkpoint) {
   start_two();
   join_as(third, 2);
   EXPECT_TRUE(third.launcher->launched.empty());
-  auto answer = ranks.report(0, 0);
-  second.report(1, 0);
-  answer_batch();
-  ASSERT_TRUE(answer->value);
-  EXPECT_FALSE(answer->value->stop) << "without a checkpoint";
-  checkpoint_part part;
-  part.name = "c1";
-  answer = ranks.report(0, 1, {}, part);
-  second.report(1, 1);
-  answer_batch();
+  EXPECT_FALSE(report_both(0)->value->stop) << "without a checkpoint";
+  auto answer = report_both(1, "c1");
   ASSERT_TRUE(answer->value->stop);
   EXPECT_EQ(answer->value->stop->index, 1u);
   EXPECT_EQ(answer->value->stop->kind, stop_info::kind_type::continues);
@@ -283,13 +270,7 @@ TEST_F(elastic_group_test, does_not_grow_if_that_is_never_wished) {
   spawn(resize_policy::never);
   start_two();
   join_as(third, 2);
-  checkpoint_part part;
-  part.name = "c0";
-  auto answer = ranks.report(0, 0, {}, part);
-  second.report(1, 0);
-  answer_batch();
-  ASSERT_TRUE(answer->value);
-  EXPECT_FALSE(answer->value->stop);
+  EXPECT_FALSE(report_both(0, "c0")->value->stop);
 }
 
 /// An elastic run with up to two ranks on each of three hosts, and a GPU for
@@ -297,24 +278,19 @@ TEST_F(elastic_group_test, does_not_grow_if_that_is_never_wished) {
 class claiming_group_test : public elastic_group_test {
 protected:
   claiming_group_test() {
-    caf::anon_send_exit(ranks.group, caf::exit_reason::user_shutdown);
-    system.settle();
-    ranks.agent = system.spawn(host_agent, host_agent_args{ranks.launcher});
     auto own = own_facts();
     own.gpus = 1;
     host_limits limits{.join = ms{1500}, .min_ranks = 2};
     limits.claim.gpus = 1;
+    plan.world = {2, 6};
+    plan.resize = resize_policy::never;
+    plan.gpus = {{0}, {1}};
     worker_group_args args;
-    args.agent = ranks.agent;
-    args.plan = plan;
-    args.plan.world = {2, 6};
-    args.plan.gpus = {{0}, {1}};
     args.hosts = host_roster{{{"", 0, 2, 2}, {"", 2, 2, 2}, {"", 4, 2, 2}},
                              own,
                              limits,
                              "10.0.0.1 port 7"};
-    record_hosts(args);
-    ranks.group = system.spawn(worker_group, std::move(args));
+    spawn_group(std::move(args));
   }
 };
 
@@ -340,14 +316,7 @@ TEST_F(claiming_group_test, hosts_have_ranks_for_the_gpus_that_they_have) {
 class guest_group_test : public elastic_group_test {
 protected:
   guest_group_test() {
-    caf::anon_send_exit(ranks.group, caf::exit_reason::user_shutdown);
-    system.settle();
-    ranks.agent = system.spawn(host_agent, host_agent_args{ranks.launcher});
     worker_group_args args;
-    args.agent = ranks.agent;
-    args.plan = plan;
-    args.plan.world = {2, 3};
-    args.plan.resize = resize_policy::next_checkpoint;
     args.leaves_as_one = true;
     args.hosts =
       host_roster{{{"", 0, 1, 1}, {"h1", 1, 1, 1}},
@@ -359,19 +328,12 @@ protected:
       launched = launch;
     };
     args.launches.arrived = args.launches.end = [](std::uint64_t) {};
-    record_hosts(args);
-    ranks.group = system.spawn(worker_group, std::move(args));
+    spawn_group(std::move(args));
     begin(3);
     join(1, {}, launched);
     play(second);
     ranks.rise(0);
     second.rise(1);
-  }
-
-  void play(played_ranks& theirs) {
-    theirs.attempt = ranks.attempt;
-    theirs.agent = other;
-    theirs.launcher = elsewhere;
   }
 
   std::uint64_t launched = 0;
@@ -381,11 +343,7 @@ TEST_F(guest_group_test, a_host_that_was_not_planned_has_ranks_after_a_report) {
   EXPECT_EQ(join(2).node_rank, 2u);
   play(third);
   EXPECT_TRUE(third.launcher->launched.empty());
-  checkpoint_part part;
-  part.name = "c0";
-  auto answer = ranks.report(0, 0, {}, part);
-  second.report(1, 0);
-  answer_batch();
+  auto answer = report_both(0, "c0");
   ASSERT_TRUE(answer->value->stop);
   EXPECT_EQ(answer->value->stop->reason, "the run grows from 2 to 3 ranks");
   ranks.finish(0);

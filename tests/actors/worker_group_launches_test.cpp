@@ -10,12 +10,7 @@ using testing::HasSubstr;
 class launched_host_test : public joining_host_test {
 protected:
   launched_host_test() {
-    caf::anon_send_exit(ranks.group, caf::exit_reason::user_shutdown);
-    system.settle();
-    ranks.agent = system.spawn(host_agent, host_agent_args{ranks.launcher});
     worker_group_args args;
-    args.agent = ranks.agent;
-    args.plan = plan;
     args.hosts = host_roster{{{"", 0, 1, 1}, {"h1", 1, 1, 1}},
                              own_facts(),
                              host_limits{.join = ms{5000}},
@@ -30,8 +25,7 @@ protected:
     args.launches.end = [this](std::uint64_t launch) {
       ended.push_back(launch);
     };
-    record_hosts(args);
-    ranks.group = system.spawn(worker_group, std::move(args));
+    spawn_group(std::move(args));
     start();
   }
 
@@ -76,8 +70,7 @@ TEST_F(launched_host_test, a_lost_host_is_launched_for_the_next_attempt) {
   EXPECT_EQ(ended, launched);
   ranks.exit(0);
   pass_seconds(2);
-  send_anonymous(ranks.group, start_attempt{4, {}, 0}, driver);
-  system.settle();
+  start(4);
   pass_seconds(2);
   ASSERT_EQ(launched.size(), 2u);
   join(2, {}, launched[1]);

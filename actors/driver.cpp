@@ -6,6 +6,7 @@
 #include "troupe/actors/protocol/error_code.hpp"
 #include "troupe/runtime/process/secrets.hpp"
 #include "troupe/runtime/text.hpp"
+#include "troupe/runtime/unix_time.hpp"
 
 namespace troupe::internal {
 
@@ -99,12 +100,9 @@ void driver_state::preempt_group(const run_action& action) {
   if (!leave_by.set(self->clock().now()))
     return;
   auto grace = leave_by.grace();
-  auto unix_time = std::chrono::system_clock::now() + grace;
   send(self, args.group,
        preempt_attempt{action.attempt, action.reason.message,
-                       std::chrono::duration_cast<std::chrono::milliseconds>(
-                         unix_time.time_since_epoch())
-                         .count()});
+                       unix_ms(std::chrono::system_clock::now() + grace)});
   auto why = redacted(action.reason.message);
   args.monitor->note(
     concat(why, "; ranks have ", grace.count(),

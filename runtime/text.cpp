@@ -7,6 +7,8 @@
 
 #include <utf8.h>
 
+#include "troupe/runtime/unix_time.hpp"
+
 namespace troupe::internal {
 
 namespace {
@@ -158,11 +160,7 @@ std::string timestamp(std::chrono::system_clock::time_point time) {
 
 std::optional<std::chrono::system_clock::time_point>
 parse_timestamp(const std::string& text) {
-  std::tm parts{};
-  auto end = ::strptime(text.c_str(), timestamp_format, &parts);
-  if (end == nullptr || *end != '\0')
-    return std::nullopt;
-  return std::chrono::system_clock::from_time_t(::timegm(&parts));
+  return parse_utc(text, timestamp_format);
 }
 
 void append_json_string(std::string& out, std::string_view text) {

@@ -36,6 +36,7 @@
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/store/ranks_lock.hpp"
 #include "troupe/runtime/text.hpp"
+#include "troupe/runtime/unix_time.hpp"
 #include "troupe/trainers/answer_of.hpp"
 #include "troupe/trainers/driver_link.hpp"
 
@@ -285,7 +286,7 @@ expected<Answer> node_agent::ask(Message... message) {
 }
 
 expected<void> node_agent::take_place(agent_facts facts, first_look& look) {
-  facts.clock_ms = clock_in_ms(std::chrono::system_clock::now());
+  facts.clock_ms = unix_ms(std::chrono::system_clock::now());
   TROUPE_TRY(auto accepted, ask<host_accepted>(
                               agent_hello{facts},
                               caf::actor_cast<caf::strong_actor_ptr>(agent_)));

@@ -6,6 +6,7 @@
 #include "troupe/runtime/process/secrets.hpp"
 #include "troupe/runtime/storage/json.hpp"
 #include "troupe/runtime/text.hpp"
+#include "troupe/runtime/unix_time.hpp"
 
 namespace troupe::internal {
 

@@ -14,6 +14,7 @@
 #include "troupe/callbacks/tracking/tracker.hpp"
 #include "troupe/runtime/storage/json.hpp"
 #include "troupe/runtime/text.hpp"
+#include "troupe/runtime/unix_time.hpp"
 
 namespace troupe::internal {
 

@@ -10,6 +10,7 @@
 #include "troupe/runtime/run_layout.hpp"
 #include "troupe/runtime/storage/json.hpp"
 #include "troupe/runtime/text.hpp"
+#include "troupe/runtime/unix_time.hpp"
 
 namespace troupe::internal {
 
@@ -18,10 +19,6 @@ namespace {
 // The columns that every file begins with.
 const std::vector<std::string> own_columns{"index", "attempt",    "time",
                                            "step",  "world_size", "checkpoint"};
-
-double seconds(std::chrono::system_clock::time_point x) {
-  return std::chrono::duration<double>(x.time_since_epoch()).count();
-}
 
 // Names that *table* lacks, in order of appearance, but with `epoch` first.
 std::vector<std::string> new_names(const csv::table& table,
@@ -113,7 +110,7 @@ expected<void> csv_sink::write(std::span<const tracker_record> records) {
 }
 
 std::optional<metrics> csv_sink::cells_of(const tracker_record& record) const {
-  metrics own{{"attempt", record.attempt}, {"time", seconds(record.time)}};
+  metrics own{{"attempt", record.attempt}, {"time", unix_seconds(record.time)}};
   metrics values;
   if (const auto* row = std::get_if<journaled_batch>(&record.content)) {
     values = values_of(*row, options_.ranks);

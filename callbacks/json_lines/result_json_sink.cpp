@@ -15,6 +15,7 @@
 #include "troupe/runtime/storage/json.hpp"
 #include "troupe/runtime/store/journal_reader.hpp"
 #include "troupe/runtime/text.hpp"
+#include "troupe/runtime/unix_time.hpp"
 
 namespace troupe::internal {
 

@@ -20,6 +20,7 @@
 #include "troupe/runtime/storage/append_file.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/text.hpp"
+#include "troupe/runtime/unix_time.hpp"
 
 namespace troupe::internal {
 
@@ -187,10 +188,7 @@ expected<fs::path> mlflow_tree::make_experiment(const std::string& id,
   TROUPE_TRY(auto meta, look_up(folder / "meta.yaml"));
   if (meta.exists())
     return folder;
-  auto now =
-    std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(
-                     std::chrono::system_clock::now().time_since_epoch())
-                     .count());
+  auto now = std::to_string(unix_ms(std::chrono::system_clock::now()));
   TROUPE_TRY_VOID(make_folders(folder, folder_mode));
   TROUPE_TRY_VOID(replace_file(
     folder / "meta.yaml",

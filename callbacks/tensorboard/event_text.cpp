@@ -6,6 +6,7 @@
 
 #include "troupe/callbacks/encoding/binary.hpp"
 #include "troupe/runtime/text.hpp"
+#include "troupe/runtime/unix_time.hpp"
 
 namespace troupe::internal::tensorboard {
 
@@ -95,9 +96,7 @@ void append_event(std::string& out, event_head head, Body body) {
   auto begin = out.size();
   out.append(head_size, '\0');
   protobuf_writer event{out};
-  event.add_double(
-    event::wall_time,
-    std::chrono::duration<double>(head.time.time_since_epoch()).count());
+  event.add_double(event::wall_time, unix_seconds(head.time));
   if (head.step != 0)
     event.add_int64(event::step, head.step);
   body(event);
@@ -137,10 +136,6 @@ void add_plugin(protobuf_writer& x, std::string_view name,
 float as_float(double x) {
   return std::isnan(x) ? std::bit_cast<float>(0x7fc00000u)
                        : static_cast<float>(x);
-}
-
-double unix_seconds(time_point x) {
-  return std::chrono::duration<double>(x.time_since_epoch()).count();
 }
 
 const std::string* text_of(const metric_value& x) {

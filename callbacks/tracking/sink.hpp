@@ -89,17 +89,6 @@ struct tracker_record {
   content_type content;
 };
 
-namespace internal {
-
-/// Milliseconds since 1970, UTC.
-inline std::int64_t unix_ms(std::chrono::system_clock::time_point x) {
-  return std::chrono::duration_cast<std::chrono::milliseconds>(
-           x.time_since_epoch())
-    .count();
-}
-
-} // namespace internal
-
 /// Why a tracker did not take records, and what to do about it.
 struct sink_failure {
   enum class kind {

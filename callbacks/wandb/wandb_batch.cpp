@@ -8,6 +8,7 @@
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/storage/file_copy.hpp"
 #include "troupe/runtime/text.hpp"
+#include "troupe/runtime/unix_time.hpp"
 
 namespace troupe::internal {
 
@@ -229,8 +230,7 @@ void wandb_batch::write(row x) {
     std::max(clock::duration{0}, x.time - target_.run.start_time);
   x.items.push_back({"_step", wandb_json(x.step)});
   x.items.push_back({"_runtime", wandb_json(seconds_of(since_start))});
-  x.items.push_back(
-    {"_timestamp", wandb_json(seconds_of(x.time.time_since_epoch()))});
+  x.items.push_back({"_timestamp", wandb_json(unix_seconds(x.time))});
   for (auto& item : x.items)
     latest_[item.key + '\0' + item.part] = item;
   target_.log.append(target_.records.history(x.step, x.items));

@@ -5,12 +5,12 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <ctime>
 #include <optional>
 
 #include "troupe/callbacks/encoding/binary.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/text.hpp"
+#include "troupe/runtime/unix_time.hpp"
 
 namespace troupe::internal {
 
@@ -28,11 +28,7 @@ std::optional<std::chrono::sys_seconds> time_of(const std::string& name,
       || name.size() != prefix.size() + time_size + 1 + id.size()
       || !name.ends_with("-" + id))
     return std::nullopt;
-  std::tm parts{};
-  auto text = name.substr(prefix.size(), time_size);
-  if (::strptime(text.c_str(), time_format, &parts) != text.c_str() + time_size)
-    return std::nullopt;
-  return std::chrono::sys_seconds{std::chrono::seconds{::timegm(&parts)}};
+  return parse_utc(name.substr(prefix.size(), time_size), time_format);
 }
 
 // A convenience for readers and for W&B's tools, so a failure is ignored: some

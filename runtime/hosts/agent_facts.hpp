@@ -1,6 +1,5 @@
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <string>
 
@@ -30,9 +29,6 @@ struct agent_facts {
 TROUPE_INSPECT(agent_facts, incarnation, host, address, driver_address, cores,
                gpus, memory, shared_memory, build_id, version, clock_ms, pid,
                launch)
-
-/// *x* as in `clock_ms`.
-std::int64_t clock_in_ms(std::chrono::system_clock::time_point x);
 
 /// The facts about this process, with a new incarnation.
 agent_facts own_agent_facts();

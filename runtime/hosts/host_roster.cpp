@@ -16,6 +16,7 @@
 #include "troupe/runtime/process/function_address.hpp"
 #include "troupe/runtime/process/processes.hpp"
 #include "troupe/runtime/text.hpp"
+#include "troupe/runtime/unix_time.hpp"
 
 namespace troupe::internal {
 
@@ -53,17 +54,11 @@ error unfitness(const agent_facts& x, const agent_facts& own) {
 
 } // namespace
 
-std::int64_t clock_in_ms(std::chrono::system_clock::time_point x) {
-  return std::chrono::duration_cast<std::chrono::milliseconds>(
-           x.time_since_epoch())
-    .count();
-}
-
 std::string clock_warning(const agent_facts& x,
                           std::chrono::system_clock::time_point now) {
   // A hello may wait as long for a busy machine.
   constexpr std::int64_t tolerance_ms = 60'000;
-  auto ahead = x.clock_ms - clock_in_ms(now);
+  auto ahead = x.clock_ms - unix_ms(now);
   if (std::abs(ahead) <= tolerance_ms)
     return {};
   return concat("the clock of host ", x.host, " is ", std::abs(ahead) / 1000,
@@ -86,7 +81,7 @@ agent_facts own_agent_facts() {
     result.shared_memory = std::uint64_t{shared.f_blocks} * shared.f_frsize;
   result.build_id = program_build_id();
   result.version = TROUPE_VERSION;
-  result.clock_ms = clock_in_ms(std::chrono::system_clock::now());
+  result.clock_ms = unix_ms(std::chrono::system_clock::now());
   result.pid = ::getpid();
   return result;
 }

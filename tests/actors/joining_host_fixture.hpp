@@ -8,6 +8,7 @@
 
 #include "tests/actors/worker_group_fixture.hpp"
 #include "troupe/runtime/text.hpp"
+#include "troupe/runtime/unix_time.hpp"
 
 namespace troupe::internal::test {
 
@@ -89,7 +90,7 @@ protected:
     hello.facts.host = "h1";
     hello.facts.launch = launch;
     hello.facts.gpus = gpus;
-    hello.facts.clock_ms = clock_in_ms(clock);
+    hello.facts.clock_ms = unix_ms(clock);
     hello.facts.address = "10.0.0.2";
     hello.facts.driver_address = "10.0.0.1";
     auto answer = system.ask<host_accepted>(

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "troupe/runtime/text.hpp"
+#include "troupe/runtime/unix_time.hpp"
 
 namespace troupe::internal {
 namespace {
@@ -295,11 +296,11 @@ TEST(clock_warning_test, tells_of_more_than_a_minute_in_either_direction) {
   std::chrono::system_clock::time_point now{100h};
   agent_facts x;
   x.host = "h1";
-  x.clock_ms = clock_in_ms(now + 60s);
+  x.clock_ms = unix_ms(now + 60s);
   EXPECT_EQ(clock_warning(x, now), "");
-  x.clock_ms = clock_in_ms(now + 2h);
+  x.clock_ms = unix_ms(now + 2h);
   EXPECT_THAT(clock_warning(x, now), HasSubstr("h1 is 7200 s ahead"));
-  x.clock_ms = clock_in_ms(now - 2h);
+  x.clock_ms = unix_ms(now - 2h);
   EXPECT_THAT(clock_warning(x, now), HasSubstr("h1 is 7200 s behind"));
 }
 

@@ -38,17 +38,20 @@ double seconds_to_first_collective(double start, const std::string& times) {
   return shared_numbers{times, 2}.max() - start;
 }
 
+double seconds_of_bare_start(workplace& place) {
+  auto times = place.new_path("times");
+  auto start = now();
+  bare_first_collective(place.new_path("store"), times);
+  return seconds_to_first_collective(start, times);
+}
+
 int bare_start_child(const std::string& store, const std::string& times) {
   bare_first_collective(store, times);
   return 0;
 }
 
 int start_cold_child(const std::string& storage, const std::string& times) {
-  run_config run;
-  run.name = "run";
-  run.storage_path = storage;
-  run.quiet = true;
-  troupe_first_collective(std::move(run), times);
+  troupe_first_collective(quiet_run(storage), times);
   return 0;
 }
 

@@ -15,6 +15,10 @@ void troupe_first_collective(run_config run, const std::string& times);
 /// the file *times*.
 double seconds_to_first_collective(double start, const std::string& times);
 
+/// Seconds that two processes without Troupe, forked by this one, take to their
+/// first collective.
+double seconds_of_bare_start(workplace& place);
+
 // What this program does when `start_cold` runs it.
 
 /// Before `init`: the two bare processes.

@@ -2,7 +2,6 @@
 
 #include <ATen/Functions.h>
 
-#include "bare_group.hpp"
 #include "first_collective.hpp"
 #include "numbers.hpp"
 #include "shared_numbers.hpp"
@@ -52,20 +51,13 @@ double restart_once(workplace& place) {
   return seconds_to_first_collective(kill[0], cfg.times);
 }
 
-double fork_bare(workplace& place) {
-  auto times = place.new_path("times");
-  auto start = now();
-  bare_first_collective(place.new_path("store"), times);
-  return seconds_to_first_collective(start, times);
-}
-
 } // namespace
 
 figure restart(workplace& place) {
   std::vector<double> ours, bare;
   for (int round = 0; round < rounds; ++round) {
     ours.push_back(restart_once(place));
-    bare.push_back(fork_bare(place));
+    bare.push_back(seconds_of_bare_start(place));
   }
   return {median(ours) * 1e3, median(bare) * 1e3};
 }

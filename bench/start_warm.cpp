@@ -1,4 +1,3 @@
-#include "bare_group.hpp"
 #include "first_collective.hpp"
 #include "numbers.hpp"
 #include "takes.hpp"
@@ -17,13 +16,6 @@ double fit(workplace& place) {
   return seconds_to_first_collective(start, times);
 }
 
-double fork_bare(workplace& place) {
-  auto times = place.new_path("times");
-  auto start = now();
-  bare_first_collective(place.new_path("store"), times);
-  return seconds_to_first_collective(start, times);
-}
-
 } // namespace
 
 figure start_warm(workplace& place) {
@@ -31,7 +23,7 @@ figure start_warm(workplace& place) {
   fit(place); // the first run of the process
   for (int round = 0; round < rounds; ++round) {
     ours.push_back(fit(place));
-    bare.push_back(fork_bare(place));
+    bare.push_back(seconds_of_bare_start(place));
   }
   return {median(ours) * 1e3, median(bare) * 1e3};
 }

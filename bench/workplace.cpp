@@ -30,6 +30,14 @@ fs::path best_place() {
 
 } // namespace
 
+run_config quiet_run(const fs::path& storage, std::string name) {
+  run_config result;
+  result.name = std::move(name);
+  result.storage_path = storage;
+  result.quiet = true;
+  return result;
+}
+
 workplace::workplace() {
   auto name = (fs::absolute(best_place()) / "troupe_bench-XXXXXX").string();
   if (!::mkdtemp(name.data()))
@@ -47,11 +55,7 @@ std::string workplace::new_path(const std::string& name) {
 }
 
 run_config workplace::new_run() {
-  run_config result;
-  result.name = "run-" + std::to_string(given_out_++);
-  result.storage_path = path_;
-  result.quiet = true;
-  return result;
+  return quiet_run(path_, "run-" + std::to_string(given_out_++));
 }
 
 } // namespace troupe::internal::bench

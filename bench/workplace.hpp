@@ -6,6 +6,9 @@
 
 namespace troupe::internal::bench {
 
+/// The configuration of a run that shows nothing.
+run_config quiet_run(const fs::path& storage, std::string name = "run");
+
 /// A private folder on a real disk, removed at the end: below $TMPDIR, else
 /// below build/, else here; in a memory file system only if there is nothing
 /// else.

@@ -108,10 +108,7 @@ void barriers_driver(const std::string& folder) {
   cfg.ranks = static_cast<int>(order[wanted_ranks]);
   scaling_config scaling{.num_workers = cfg.ranks};
   scaling.agents = static_cast<int>(order[wanted_hosts]) - 1;
-  run_config run;
-  run.name = "run";
-  run.storage_path = folder;
-  run.quiet = true;
+  auto run = quiet_run(folder);
   run.start_timeout = std::chrono::minutes{5};
   if (scaling.agents > 0)
     run.agent_ticket = cfg.ticket();

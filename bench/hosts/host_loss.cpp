@@ -92,10 +92,7 @@ const loss& measured_loss(workplace& place) {
 
 void host_loss_driver(const std::string& folder) {
   config cfg{folder};
-  run_config run;
-  run.name = "run";
-  run.storage_path = folder;
-  run.quiet = true;
+  auto run = quiet_run(folder);
   run.agent_ticket = cfg.ticket();
   run.failure.max_failures = 1;
   data_parallel_trainer{loop,

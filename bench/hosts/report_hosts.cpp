@@ -49,10 +49,7 @@ void loop(train_context& context, const config& cfg) {
 void report_hosts_driver(const std::string& folder) {
   config cfg{folder};
   tls_star_hub hub{cfg.hub(), ranks};
-  run_config run;
-  run.name = "run";
-  run.storage_path = folder;
-  run.quiet = true;
+  auto run = quiet_run(folder);
   run.agent_ticket = folder + "/ticket";
   data_parallel_trainer{loop,
                         cfg,

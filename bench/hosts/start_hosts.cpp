@@ -71,14 +71,10 @@ std::string bare(const config& cfg) {
 } // namespace
 
 int start_hosts_driver(const std::string& folder) {
-  run_config run;
-  run.name = "run";
-  run.storage_path = folder;
-  run.quiet = true;
   torch_trainer{
     loop,
     config{folder},
-    {.scaling = {.workers_per_host = local_ranks}, .run = std::move(run)}}
+    {.scaling = {.workers_per_host = local_ranks}, .run = quiet_run(folder)}}
     .fit()
     .value_or_throw();
   return 0;

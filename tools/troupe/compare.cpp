@@ -91,14 +91,11 @@ json_object json_of(const comparison& x) {
 
 expected<int> compare_trials(const fs::path& path, const compare_arguments& x) {
   auto found = read_sweep_at(path);
-  TROUPE_TRY(auto file, put_page(sweep_page(facts_of(found)), x.output));
-  if (file && x.json) {
-    auto result = shown_json(found);
-    result["page"] = utf8_text(file->string());
-    print_json(result);
-  } else if (file) {
-    print(x.output + '\n');
-  }
+  std::optional<json_object> details;
+  if (x.json)
+    details.emplace(shown_json(found));
+  TROUPE_TRY_VOID(
+    put_page(sweep_page(facts_of(found)), x.output, std::move(details)));
   for (auto& problem : found.problems)
     complain(found.name + ": " + problem.message);
   return found.problems.empty() ? done : failed;
@@ -125,14 +122,11 @@ expected<int> compare(const compare_arguments& x) {
     return compare_trials(*sweep, x);
   TROUPE_TRY(auto paths, paths_of(x));
   TROUPE_TRY(auto found, compare_runs(paths));
-  TROUPE_TRY(auto file, put_page(comparison_page(found), x.output));
-  if (file && x.json) {
-    auto result = json_of(found);
-    result["page"] = utf8_text(file->string());
-    print_json(result);
-  } else if (file) {
-    print(x.output + '\n');
-  }
+  std::optional<json_object> details;
+  if (x.json)
+    details.emplace(json_of(found));
+  TROUPE_TRY_VOID(
+    put_page(comparison_page(found), x.output, std::move(details)));
   auto code = done;
   for (auto& run : found.runs)
     for (auto& complaint : complaints_of(run.facts, run.digest)) {

@@ -42,6 +42,17 @@ unique_fd driver_of(const found_sweep& x) {
            : unique_fd{};
 }
 
+/// The facts of *x*, read again if it has changed.
+template <class T, class Read>
+auto& facts_by(Read read, T& x) {
+  if (!x.facts || x.read_version != x.version) {
+    x.facts = read(x.path);
+    x.read_version = x.version;
+    x.driver = driver_of(*x.facts);
+  }
+  return *x.facts;
+}
+
 /// Those of another folder that has its name now are read again.
 template <class T>
 void forget(T& x) {
@@ -272,21 +283,11 @@ std::optional<fs::path> live_storage::path_of(const std::string& name) const {
 }
 
 const found_run& live_storage::facts_of(run& x) {
-  if (!x.facts || x.read_version != x.version) {
-    x.facts = read_run(x.path);
-    x.read_version = x.version;
-    x.driver = driver_of(*x.facts);
-  }
-  return *x.facts;
+  return facts_by(read_run, x);
 }
 
 const found_sweep& live_storage::facts_of(sweep& x) {
-  if (!x.facts || x.read_version != x.version) {
-    x.facts = read_sweep_at(x.path);
-    x.read_version = x.version;
-    x.driver = driver_of(*x.facts);
-  }
-  return *x.facts;
+  return facts_by(read_sweep_at, x);
 }
 
 std::string live_storage::sweep_json(const std::string& name) {

@@ -133,16 +133,30 @@ void complain_about(const std::string& metric,
              + did_you_mean(metric, {known.begin(), known.end()}));
 }
 
+std::string names_of(const storage_content& storage) {
+  std::string result;
+  for (auto* paths : {&storage.sweeps, &storage.runs})
+    for (auto& path : *paths)
+      result += one_line(path.filename().string()) + '\n';
+  return result;
+}
+
+std::string tables_of(const std::vector<found_run>& runs,
+                      const std::vector<found_sweep>& sweeps,
+                      const storage_content& storage, const ls_arguments& x) {
+  if (runs.empty() && sweeps.empty())
+    return "no runs in " + one_line(storage.path.string()) + '\n';
+  auto result = runs.empty() ? "" : table_of(runs, x);
+  if (!sweeps.empty())
+    result += (result.empty() ? "" : "\n") + table_of(sweeps);
+  return result;
+}
+
 expected<int> ls(const ls_arguments& x) {
   TROUPE_TRY(auto folder, storage_folder(x.folder));
   TROUPE_TRY(auto storage, look_into(folder));
   if (x.names) {
-    std::string names;
-    for (auto& path : storage.sweeps)
-      names += one_line(path.filename().string()) + '\n';
-    for (auto& path : storage.runs)
-      names += one_line(path.filename().string()) + '\n';
-    print(names);
+    print(names_of(storage));
     return done;
   }
   std::vector<found_run> runs;
@@ -159,15 +173,8 @@ expected<int> ls(const ls_arguments& x) {
   });
   if (x.json) {
     print_json(json_of(runs, sweeps, storage));
-  } else if (runs.empty() && sweeps.empty()) {
-    print("no runs in " + one_line(storage.path.string()) + '\n');
   } else {
-    auto text = runs.empty() ? "" : table_of(runs, x);
-    if (!sweeps.empty())
-      text += (text.empty() ? "" : "\n") + table_of(sweeps);
-    print(text);
-  }
-  if (!x.json) {
+    print(tables_of(runs, sweeps, storage, x));
     complain_about(runs, sweeps, storage);
     complain_about(x.metric, runs);
   }

@@ -95,11 +95,11 @@ std::string one_line(std::string_view text) {
   return fit_to_line(std::string{text}, std::numeric_limits<int>::max());
 }
 
-expected<std::optional<fs::path>> put_page(const std::string& html,
-                                           const fs::path& given) {
+expected<void> put_page(const std::string& html, const fs::path& given,
+                        std::optional<json_object> details) {
   if (given == "-") {
     print(html);
-    return std::nullopt;
+    return {};
   }
   TROUPE_TRY(auto file, absolute_path(given));
   TROUPE_TRY(auto found, look_up(file));
@@ -107,7 +107,13 @@ expected<std::optional<fs::path>> put_page(const std::string& html,
     return failure(ec::invalid_argument,
                    file.string() + " is not a regular file; - prints the page");
   TROUPE_TRY_VOID(replace_file(file, html));
-  return file;
+  if (details) {
+    (*details)["page"] = utf8_text(file.string());
+    print_json(*details);
+  } else {
+    print(given.string() + '\n');
+  }
+  return {};
 }
 
 std::string painted(std::string_view text, color x) {

@@ -39,11 +39,12 @@ void complain(std::string_view text);
 /// not command the terminal.
 std::string one_line(std::string_view text);
 
-/// Puts *html* into the file *given*, or prints it if that is "-". What is
-/// there and no regular file is refused: a new file would take its place.
-/// Returns the file; nothing if it was printed.
-expected<std::optional<fs::path>> put_page(const std::string& html,
-                                           const fs::path& given);
+/// Writes *html* to the file *given* and prints that name, or prints *html* if
+/// the name is "-". What is there and not a regular file is refused: a new file
+/// would take its place. With *details*, prints them instead of the name, with
+/// the file as their `page`.
+expected<void> put_page(const std::string& html, const fs::path& given,
+                        std::optional<json_object> details);
 
 enum class color { none, bold, dim, red, green, yellow, cyan };
 

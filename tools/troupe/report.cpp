@@ -3,7 +3,6 @@
 #include "tools/troupe/verbs.hpp"
 #include "troupe/callbacks/report_page/report_page.hpp"
 #include "troupe/runtime/run_layout.hpp"
-#include "troupe/runtime/text.hpp"
 
 // troupe report: the page of a run.
 
@@ -18,13 +17,10 @@ expected<int> report(const run_arguments& x, const std::string& given) {
   TROUPE_TRY(auto html, render_report_page(path));
   auto output =
     given.empty() ? path / run_layout::report_page : fs::path{given};
-  TROUPE_TRY(auto file, put_page(html, output));
-  if (!file)
-    return done;
+  std::optional<json_object> details;
   if (x.json)
-    print_json({{"page", utf8_text(file->string())}});
-  else
-    print(output.string() + '\n');
+    details.emplace();
+  TROUPE_TRY_VOID(put_page(html, output, std::move(details)));
   return done;
 }
 

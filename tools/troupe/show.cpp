@@ -272,13 +272,13 @@ expected<int> show(const run_arguments& x) {
     return show_sweep(*sweep, x.json);
   TROUPE_TRY(auto path, find_run(x.run, storage));
   auto found = look_at(path);
-  if (x.json)
+  if (x.json) {
     print_json(json_of(found));
-  else
+  } else {
     print(text_of(found));
-  if (!x.json)
     for (auto& problem : found.run.problems)
       complain(problem.message);
+  }
   return found.run.problems.empty() ? done : failed;
 }
 

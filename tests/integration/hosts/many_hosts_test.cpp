@@ -3,38 +3,26 @@
 
 #include <fcntl.h>
 #include <netinet/in.h>
-#include <poll.h>
-#include <sys/inotify.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cstdlib>
 #include <map>
-#include <optional>
-#include <regex>
 #include <set>
-#include <thread>
 
 #include <gmock/gmock.h>
 
 #include <troupe/train.hpp>
 
-#include "tests/actors/door/door_fixture.hpp"
-#include "tests/integration/hosts/hosts_fixture.hpp"
-#include "tests/support/tcp.hpp"
-#include "troupe/actors/door/ticket.hpp"
+#include "tests/integration/hosts/many_hosts_fixture.hpp"
 #include "troupe/runtime/process/cpu_plan.hpp"
 #include "troupe/runtime/process/function_address.hpp"
-#include "troupe/runtime/storage/durable_file.hpp"
 
 namespace troupe::internal::test {
 
 namespace {
 
-using testing::AnyOf;
 using testing::HasSubstr;
-using testing::Not;
 
 /// What the loop does. Travels to the ranks.
 struct host_plan {
@@ -138,64 +126,23 @@ int be_driver(const std::string& folder, int workers, int agents, int waits,
 
 namespace {
 
-/// A rank as it introduced itself.
-struct seen_rank {
-  int node = -1;
-  int local = -1;
-  int local_ranks = -1;
-  std::string host;
-  pid_t pid = -1;
-  pid_t spawner = -1;
-  pid_t agent = -1;
-  int from = -1; ///< The step it resumes from.
-
-  friend std::istream& operator>>(std::istream& in, seen_rank& x) {
-    return in >> x.node >> x.local >> x.local_ranks >> x.host >> x.pid
-           >> x.spawner >> x.agent >> x.from;
-  }
-};
-
-class many_hosts_test : public hosts_test {
-protected:
-  std::shared_ptr<program> start_driver(int workers, int agents, int waits,
-                                        int join_ms = 120'000, int steps = 4,
-                                        int host = 0, int talks = 0) {
-    return start(host, {own_program(), "--driver", folder_.path().string(),
-                        std::to_string(workers), std::to_string(agents),
-                        std::to_string(waits), std::to_string(join_ms),
-                        std::to_string(steps), std::to_string(talks)});
-  }
-
-  /// Ranks that wait continue.
-  void go() {
-    go_ = unique_fd{::open((folder_ / "go").c_str(), O_WRONLY | O_CLOEXEC)};
-    ASSERT_TRUE(go_);
-  }
-
-  /// Has `hosts.sh` do *what*.
-  void hosts(const std::string& what) {
-    EXPECT_EQ(std::system((tool_ + ' ' + what).c_str()), 0) << what;
-  }
-
-  /// This program with another build id.
-  std::string other_build() {
-    auto bytes = bytes_of(own_program());
-    auto id = program_build_id();
-    std::string raw;
-    for (std::size_t i = 0; i + 1 < id.size(); i += 2)
-      raw += static_cast<char>(std::stoi(id.substr(i, 2), nullptr, 16));
-    auto at = bytes.find(raw);
-    EXPECT_NE(at, std::string::npos);
-    if (at != std::string::npos)
-      bytes[at] = static_cast<char>(bytes[at] ^ 1);
-    auto path = folder_ / "other";
-    write_bytes(path, bytes);
-    fs::permissions(path, fs::owner_all);
-    return path.string();
-  }
-
-  unique_fd go_;
-};
+/// This program with another build id.
+std::string other_build(const temporary_folder& folder) {
+  auto self = fs::canonical("/proc/self/exe").string();
+  auto bytes = bytes_of(self);
+  auto id = program_build_id();
+  std::string raw;
+  for (std::size_t i = 0; i + 1 < id.size(); i += 2)
+    raw += static_cast<char>(std::stoi(id.substr(i, 2), nullptr, 16));
+  auto at = bytes.find(raw);
+  EXPECT_NE(at, std::string::npos);
+  if (at != std::string::npos)
+    bytes[at] = static_cast<char>(bytes[at] ^ 1);
+  auto path = folder / "other";
+  write_bytes(path, bytes);
+  fs::permissions(path, fs::owner_all);
+  return path.string();
+}
 
 TEST_P(many_hosts_test, trains_over_three_hosts_with_one_storage) {
   auto driver = start_driver(5, 2, 0);
@@ -219,33 +166,6 @@ TEST_P(many_hosts_test, trains_over_three_hosts_with_one_storage) {
   for (int rank = 1; rank < 5; ++rank)
     EXPECT_TRUE(
       fs::exists(folder_ / concat("storage/run/logs/rank_", rank, ".log")));
-}
-
-TEST_P(many_hosts_test, a_connection_that_is_reset_costs_no_attempt) {
-  if (GetParam() != where::here)
-    GTEST_SKIP() << "the agent uses a relay of this process";
-  auto driver = start_driver(2, 1, 1, 120'000, 30);
-  expected<ticket> found;
-  while (!(found = read_ticket_file(folder_ / "ticket")))
-    std::this_thread::yield();
-  breaking_relay relay{found->port};
-  auto own = std::move(*found);
-  own.addresses = {"127.0.0.1"};
-  own.port = relay.port();
-  auto path = (folder_ / "ticket_of_relay").string();
-  ASSERT_TRUE(replace_file(path, encode(own).view()));
-  auto agent = start(0, {"/usr/bin/env", "TROUPE_TICKET=" + path, own_program(),
-                         "--node-agent"});
-  introduced<seen_rank>(0, 2, "waits");
-  relay.break_all();
-  relay.break_after(16 * 1024); // More than it takes to connect.
-  go();
-  EXPECT_EQ(result_line(), "result finished 1 ");
-  EXPECT_GT(relay.broken(), 0);
-  EXPECT_EQ(driver->wait(), 0);
-  // The driver does not wait until it has told an agent that the run is over.
-  EXPECT_THAT(agent->wait(), AnyOf(0, 75));
-  EXPECT_THAT(journal(), Not(HasSubstr("host_lost")));
 }
 
 // As Kubernetes starts it: all processes alike, with tickets that were there
@@ -334,119 +254,6 @@ TEST_P(many_hosts_test, goes_on_with_another_agent_after_one_was_killed) {
   EXPECT_THAT(journal(), HasSubstr("host " + ranks[1].host));
 }
 
-// Silence on the line is known after 10 s.
-TEST_P(many_hosts_test, goes_on_after_a_host_lost_its_power) {
-  if (GetParam() != where::namespaces)
-    GTEST_SKIP() << "this machine has to stay on";
-  auto driver = start_driver(2, 1, 1);
-  start_agent(1);
-  introduced<seen_rank>(0, 2, "waits");
-  EXPECT_EQ(std::system((tool_ + " crash h2 && " + tool_ + " boot h2").c_str()),
-            0);
-  auto agent = start_agent(1);
-  auto next = introduced<seen_rank>(1, 2);
-  EXPECT_EQ(next[1].node, 1);
-  EXPECT_EQ(result_line(), "result finished 2 ");
-  EXPECT_EQ(driver->wait(), 0);
-  EXPECT_EQ(agent->wait(), 0);
-  EXPECT_THAT(journal(), HasSubstr("host h2 is lost"));
-}
-
-// Its kernel acknowledges all that comes: only the ticks are missing.
-TEST_P(many_hosts_test, a_frozen_host_is_replaced_and_fenced_after_its_thaw) {
-  if (GetParam() != where::namespaces)
-    GTEST_SKIP() << "it would freeze this machine";
-  auto driver = start_driver(2, 1, 2);
-  auto frozen = start_agent(1);
-  auto ranks = introduced<seen_rank>(0, 2, "waits");
-  hosts("freeze h2");
-  auto replacement = start_agent(2);
-  auto next = introduced<seen_rank>(1, 2, "waits");
-  EXPECT_EQ(next[1].host, "h3");
-  hosts("thaw h2");
-  EXPECT_EQ(frozen->wait(), 75);
-  await_end(0, 1);
-  go();
-  EXPECT_EQ(result_line(), "result finished 2 ");
-  EXPECT_EQ(driver->wait(), 0);
-  EXPECT_EQ(replacement->wait(), 0);
-  EXPECT_THAT(journal(), HasSubstr("host_lost"));
-  EXPECT_THAT(journal(), HasSubstr("h2 is lost: it did not answer"));
-  EXPECT_THAT(journal(), HasSubstr("ranks_abandoned"));
-}
-
-/// Hosts whose network is broken.
-class broken_links_test : public many_hosts_test {
-protected:
-  /// Loses h2 and h3, each in one way.
-  void break_and_replace(const std::string& first, const std::string& second,
-                         const std::string& repair) {
-    auto driver = start_driver(3, 2, 1);
-    auto at_h2 = start_agent(1);
-    auto at_h3 = start_agent(2);
-    introduced<seen_rank>(0, 3, "waits");
-    hosts(first);
-    hosts(second);
-    // Both sides know: the agents have ended their ranks, and themselves.
-    for (auto rank : {1, 2})
-      await_end(0, rank);
-    EXPECT_EQ(at_h2->wait(), 75);
-    EXPECT_EQ(at_h3->wait(), 75);
-    hosts(repair);
-    at_h2 = start_agent(1);
-    at_h3 = start_agent(2);
-    EXPECT_EQ(introduced<seen_rank>(1, 3).size(), 3u);
-    EXPECT_EQ(result_line(), "result finished 2 ");
-    EXPECT_EQ(driver->wait(), 0);
-    EXPECT_EQ(at_h2->wait(), 0);
-    EXPECT_EQ(at_h3->wait(), 0);
-    for (auto host : {"h2", "h3"})
-      EXPECT_TRUE(std::regex_search(
-        journal(),
-        std::regex{concat("host_lost[^\\n]*\"host\":\"", host, '"')}));
-  }
-};
-
-TEST_P(broken_links_test, a_host_whose_cable_is_cut_or_that_is_parted_is_lost) {
-  break_and_replace("cut h2", "part h1 h3", "heal && " + tool_ + " plug h2");
-}
-
-TEST_P(broken_links_test, a_host_that_is_mute_in_one_direction_is_lost) {
-  break_and_replace("mute h1 h2", "mute h3 h1", "heal");
-}
-
-TEST_P(broken_links_test, a_short_cut_a_lossy_and_a_slow_link_cost_nothing) {
-  auto driver = start_driver(2, 1, 1, 120'000, 30);
-  auto agent = start_agent(1);
-  introduced<seen_rank>(0, 2, "waits");
-  hosts("cut h2 && sleep 2 && " + tool_ + " plug h2");
-  hosts("lose h2 5");
-  hosts("delay h2 50");
-  go();
-  EXPECT_EQ(result_line(), "result finished 1 ");
-  EXPECT_EQ(driver->wait(), 0);
-  EXPECT_EQ(agent->wait(), 0);
-  EXPECT_THAT(journal(), Not(HasSubstr("host_lost")));
-}
-
-TEST_P(broken_links_test, a_run_whose_drivers_host_is_lost_resumes_elsewhere) {
-  auto driver = start_driver(2, 1, 1);
-  auto agent = start_agent(1);
-  introduced<seen_rank>(0, 2, "waits");
-  hosts("crash h1");
-  EXPECT_EQ(agent->wait(), 75);
-  await_end(0, 1);
-  driver->wait();
-  driver = start_driver(2, 1, 0, 120'000, 4, 1);
-  agent = start_agent(2);
-  auto ranks = introduced<seen_rank>(1, 2);
-  EXPECT_EQ(ranks[0].host, "h2");
-  EXPECT_EQ(ranks[1].host, "h3");
-  EXPECT_EQ(result_line(), "result finished 2 ");
-  EXPECT_EQ(driver->wait(), 0);
-  EXPECT_EQ(agent->wait(), 0);
-}
-
 // No failure is allowed.
 TEST_P(many_hosts_test, a_host_that_a_signal_asks_to_leave_is_replaced) {
   auto driver = start_driver(2, 1, 0, 120'000, 4, 0, 1);
@@ -519,7 +326,7 @@ TEST_P(many_hosts_test, an_agent_of_a_preempted_run_is_to_be_started_again) {
 
 TEST_P(many_hosts_test, an_agent_of_another_build_is_refused) {
   auto driver = start_driver(2, 1, 0);
-  EXPECT_EQ(start_agent(1, other_build())->wait(), 78);
+  EXPECT_EQ(start_agent(1, other_build(folder_))->wait(), 78);
   // The run waits for the right one.
   auto agent = start_agent(1);
   EXPECT_EQ(result_line(), "result finished 1 ");
@@ -565,97 +372,9 @@ TEST_P(many_hosts_test, a_rank_that_cannot_read_the_runs_folder_says_why) {
   agent->wait();
 }
 
-/// An agent, and the door of a driver that ends as soon as it has let it in.
-class agent_ticket_test : public testing::Test {
-protected:
-  agent_ticket_test() {
-    door_args args{certificates_.driver_identity(), {}, {}};
-    args.on_client = [this](std::unique_ptr<tls_channel>,
-                            const door_greeting&) { ++clients_; };
-    door_ = *door::open(std::move(args));
-  }
-
-  std::string ticket_text() const {
-    return std::string{
-      encode(
-        ticket{{"127.0.0.1"}, (*door_)->port(), "run1", certificates_.agent})
-        .view()};
-  }
-
-  /// Writes the ticket at once, as a driver does.
-  void write_ticket(const std::string& text) {
-    ASSERT_TRUE(replace_file(file_, text));
-  }
-
-  program start_agent() {
-    auto self = fs::canonical("/proc/self/exe").string();
-    auto made = start_program(
-      {"/usr/bin/env",
-       {"env", "TROUPE_TICKET=" + file_.string(), self, "--node-agent"},
-       std::nullopt,
-       {{0, 0}, {1, 1}, {2, 2}}},
-      "an agent");
-    EXPECT_TRUE(made) << made.error().message;
-    return {made ? made->pid : -1};
-  }
-
-  temporary_folder folder_;
-  fs::path file_ = folder_ / "ticket";
-  door_certificates certificates_;
-  std::atomic<int> clients_ = 0;
-  std::optional<owned_ptr<door>> door_;
-};
-
-TEST_F(agent_ticket_test, an_agent_whose_driver_ends_then_is_to_come_again) {
-  write_ticket(ticket_text());
-  EXPECT_EQ(start_agent().wait(), 75);
-  EXPECT_EQ(clients_, 1);
-}
-
-// Copied by scp, for example.
-TEST_F(agent_ticket_test, an_agent_waits_for_the_rest_of_its_ticket) {
-  auto whole = ticket_text();
-  ASSERT_TRUE(replace_file(folder_ / "whole", whole));
-  write_ticket(whole.substr(0, whole.size() / 2));
-  unique_fd reads{::inotify_init1(IN_CLOEXEC)};
-  ASSERT_GE(::inotify_add_watch(reads.get(), file_.c_str(), IN_CLOSE_NOWRITE),
-            0);
-  auto agent = start_agent();
-  pollfd has_read{reads.get(), POLLIN, 0};
-  ASSERT_EQ(::poll(&has_read, 1, 30'000), 1);
-  fs::rename(folder_ / "whole", file_);
-  EXPECT_EQ(agent.wait(), 75);
-  EXPECT_EQ(clients_, 1);
-}
-
-TEST_F(agent_ticket_test, an_agent_without_a_ticket_in_its_file_ends) {
-  write_ticket("none\n");
-  EXPECT_EQ(start_agent().wait(), 78);
-}
-
-TEST(run_ticket_test, is_refused_before_a_run_begins_if_it_cannot_be_written) {
-  temporary_folder folder;
-  run_config config;
-  config.name = "run";
-  config.storage_path = folder / "storage";
-  config.quiet = true;
-  scaling_config scaling{.num_workers = 2, .agents = 1};
-  config.agent_ticket = folder / "missing" / "ticket";
-  auto outcome =
-    data_parallel_trainer{hosts_loop, host_plan{},
-                          train_options{.scaling = scaling, .run = config}}
-      .fit();
-  ASSERT_TRUE(outcome.error);
-  EXPECT_EQ(outcome.error->code, ec::invalid_config);
-  EXPECT_FALSE(fs::exists(folder / "storage"));
-}
-
 INSTANTIATE_TEST_SUITE_P(hosts, many_hosts_test,
                          testing::Values(where::here, where::namespaces),
                          name_of);
-
-INSTANTIATE_TEST_SUITE_P(hosts, broken_links_test,
-                         testing::Values(where::namespaces), name_of);
 
 } // namespace
 

@@ -1,0 +1,109 @@
+// Tickets that agents find, and that a run cannot write.
+
+#include <poll.h>
+#include <sys/inotify.h>
+
+#include <atomic>
+#include <optional>
+
+#include <gtest/gtest.h>
+
+#include <troupe/train.hpp>
+
+#include "tests/actors/door/door_fixture.hpp"
+#include "tests/integration/hosts/hosts_fixture.hpp"
+#include "troupe/actors/door/ticket.hpp"
+#include "troupe/runtime/storage/durable_file.hpp"
+
+namespace troupe::internal::test {
+
+namespace {
+
+/// An agent, and the door of a driver that ends as soon as it has let it in.
+class agent_ticket_test : public testing::Test {
+protected:
+  agent_ticket_test() {
+    door_args args{certificates_.driver_identity(), {}, {}};
+    args.on_client = [this](std::unique_ptr<tls_channel>,
+                            const door_greeting&) { ++clients_; };
+    door_ = *door::open(std::move(args));
+  }
+
+  std::string ticket_text() const {
+    return std::string{
+      encode(
+        ticket{{"127.0.0.1"}, (*door_)->port(), "run1", certificates_.agent})
+        .view()};
+  }
+
+  /// Writes the ticket at once, as a driver does.
+  void write_ticket(const std::string& text) {
+    ASSERT_TRUE(replace_file(file_, text));
+  }
+
+  program start_agent() {
+    auto self = fs::canonical("/proc/self/exe").string();
+    auto made = start_program(
+      {"/usr/bin/env",
+       {"env", "TROUPE_TICKET=" + file_.string(), self, "--node-agent"},
+       std::nullopt,
+       {{0, 0}, {1, 1}, {2, 2}}},
+      "an agent");
+    EXPECT_TRUE(made) << made.error().message;
+    return {made ? made->pid : -1};
+  }
+
+  temporary_folder folder_;
+  fs::path file_ = folder_ / "ticket";
+  door_certificates certificates_;
+  std::atomic<int> clients_ = 0;
+  std::optional<owned_ptr<door>> door_;
+};
+
+TEST_F(agent_ticket_test, an_agent_whose_driver_ends_then_is_to_come_again) {
+  write_ticket(ticket_text());
+  EXPECT_EQ(start_agent().wait(), 75);
+  EXPECT_EQ(clients_, 1);
+}
+
+// Copied by scp, for example.
+TEST_F(agent_ticket_test, an_agent_waits_for_the_rest_of_its_ticket) {
+  auto whole = ticket_text();
+  ASSERT_TRUE(replace_file(folder_ / "whole", whole));
+  write_ticket(whole.substr(0, whole.size() / 2));
+  unique_fd reads{::inotify_init1(IN_CLOEXEC)};
+  ASSERT_GE(::inotify_add_watch(reads.get(), file_.c_str(), IN_CLOSE_NOWRITE),
+            0);
+  auto agent = start_agent();
+  pollfd has_read{reads.get(), POLLIN, 0};
+  ASSERT_EQ(::poll(&has_read, 1, 30'000), 1);
+  fs::rename(folder_ / "whole", file_);
+  EXPECT_EQ(agent.wait(), 75);
+  EXPECT_EQ(clients_, 1);
+}
+
+TEST_F(agent_ticket_test, an_agent_without_a_ticket_in_its_file_ends) {
+  write_ticket("none\n");
+  EXPECT_EQ(start_agent().wait(), 78);
+}
+
+TEST(run_ticket_test, is_refused_before_a_run_begins_if_it_cannot_be_written) {
+  temporary_folder folder;
+  run_config config;
+  config.name = "run";
+  config.storage_path = folder / "storage";
+  config.quiet = true;
+  scaling_config scaling{.num_workers = 2, .agents = 1};
+  config.agent_ticket = folder / "missing" / "ticket";
+  auto outcome =
+    data_parallel_trainer{[](train_context&) {},
+                          train_options{.scaling = scaling, .run = config}}
+      .fit();
+  ASSERT_TRUE(outcome.error);
+  EXPECT_EQ(outcome.error->code, ec::invalid_config);
+  EXPECT_FALSE(fs::exists(folder / "storage"));
+}
+
+} // namespace
+
+} // namespace troupe::internal::test

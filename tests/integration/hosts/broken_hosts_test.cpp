@@ -1,0 +1,171 @@
+// Runs on several hosts that break, or whose network does.
+
+#include <cstdlib>
+#include <regex>
+#include <thread>
+
+#include <gmock/gmock.h>
+
+#include "tests/integration/hosts/many_hosts_fixture.hpp"
+#include "tests/support/tcp.hpp"
+#include "troupe/actors/door/ticket.hpp"
+#include "troupe/runtime/storage/durable_file.hpp"
+
+namespace troupe::internal::test {
+
+namespace {
+
+using testing::AnyOf;
+using testing::HasSubstr;
+using testing::Not;
+
+/// An agent that reaches its driver by a relay of this process.
+class reset_connection_test : public many_hosts_test {};
+
+TEST_P(reset_connection_test, a_connection_that_is_reset_costs_no_attempt) {
+  auto driver = start_driver(2, 1, 1, 120'000, 30);
+  expected<ticket> found;
+  while (!(found = read_ticket_file(folder_ / "ticket")))
+    std::this_thread::yield();
+  breaking_relay relay{found->port};
+  auto own = std::move(*found);
+  own.addresses = {"127.0.0.1"};
+  own.port = relay.port();
+  auto path = (folder_ / "ticket_of_relay").string();
+  ASSERT_TRUE(replace_file(path, encode(own).view()));
+  auto agent = start(0, {"/usr/bin/env", "TROUPE_TICKET=" + path, own_program(),
+                         "--node-agent"});
+  introduced<seen_rank>(0, 2, "waits");
+  relay.break_all();
+  relay.break_after(16 * 1024); // More than it takes to connect.
+  go();
+  EXPECT_EQ(result_line(), "result finished 1 ");
+  EXPECT_GT(relay.broken(), 0);
+  EXPECT_EQ(driver->wait(), 0);
+  // The driver does not wait until it has told an agent that the run is over.
+  EXPECT_THAT(agent->wait(), AnyOf(0, 75));
+  EXPECT_THAT(journal(), Not(HasSubstr("host_lost")));
+}
+
+/// Hosts of namespaces, which can be broken.
+class broken_hosts_test : public many_hosts_test {
+protected:
+  /// Has `hosts.sh` do *what*.
+  void hosts(const std::string& what) {
+    EXPECT_EQ(std::system((tool_ + ' ' + what).c_str()), 0) << what;
+  }
+
+  /// Loses h2 and h3, each in one way.
+  void break_and_replace(const std::string& first, const std::string& second,
+                         const std::string& repair) {
+    auto driver = start_driver(3, 2, 1);
+    auto at_h2 = start_agent(1);
+    auto at_h3 = start_agent(2);
+    introduced<seen_rank>(0, 3, "waits");
+    hosts(first);
+    hosts(second);
+    // Both sides know: the agents have ended their ranks, and themselves.
+    for (auto rank : {1, 2})
+      await_end(0, rank);
+    EXPECT_EQ(at_h2->wait(), 75);
+    EXPECT_EQ(at_h3->wait(), 75);
+    hosts(repair);
+    at_h2 = start_agent(1);
+    at_h3 = start_agent(2);
+    EXPECT_EQ(introduced<seen_rank>(1, 3).size(), 3u);
+    EXPECT_EQ(result_line(), "result finished 2 ");
+    EXPECT_EQ(driver->wait(), 0);
+    EXPECT_EQ(at_h2->wait(), 0);
+    EXPECT_EQ(at_h3->wait(), 0);
+    for (auto host : {"h2", "h3"})
+      EXPECT_TRUE(std::regex_search(
+        journal(),
+        std::regex{concat("host_lost[^\\n]*\"host\":\"", host, '"')}));
+  }
+};
+
+// Silence on the line is known after 10 s.
+TEST_P(broken_hosts_test, goes_on_after_a_host_lost_its_power) {
+  auto driver = start_driver(2, 1, 1);
+  start_agent(1);
+  introduced<seen_rank>(0, 2, "waits");
+  hosts("crash h2 && " + tool_ + " boot h2");
+  auto agent = start_agent(1);
+  auto next = introduced<seen_rank>(1, 2);
+  EXPECT_EQ(next[1].node, 1);
+  EXPECT_EQ(result_line(), "result finished 2 ");
+  EXPECT_EQ(driver->wait(), 0);
+  EXPECT_EQ(agent->wait(), 0);
+  EXPECT_THAT(journal(), HasSubstr("host h2 is lost"));
+}
+
+// Its kernel acknowledges all that comes: only the ticks are missing.
+TEST_P(broken_hosts_test, a_frozen_host_is_replaced_and_fenced_after_its_thaw) {
+  auto driver = start_driver(2, 1, 2);
+  auto frozen = start_agent(1);
+  auto ranks = introduced<seen_rank>(0, 2, "waits");
+  hosts("freeze h2");
+  auto replacement = start_agent(2);
+  auto next = introduced<seen_rank>(1, 2, "waits");
+  EXPECT_EQ(next[1].host, "h3");
+  hosts("thaw h2");
+  EXPECT_EQ(frozen->wait(), 75);
+  await_end(0, 1);
+  go();
+  EXPECT_EQ(result_line(), "result finished 2 ");
+  EXPECT_EQ(driver->wait(), 0);
+  EXPECT_EQ(replacement->wait(), 0);
+  EXPECT_THAT(journal(), HasSubstr("host_lost"));
+  EXPECT_THAT(journal(), HasSubstr("h2 is lost: it did not answer"));
+  EXPECT_THAT(journal(), HasSubstr("ranks_abandoned"));
+}
+
+TEST_P(broken_hosts_test, a_host_whose_cable_is_cut_or_that_is_parted_is_lost) {
+  break_and_replace("cut h2", "part h1 h3", "heal && " + tool_ + " plug h2");
+}
+
+TEST_P(broken_hosts_test, a_host_that_is_mute_in_one_direction_is_lost) {
+  break_and_replace("mute h1 h2", "mute h3 h1", "heal");
+}
+
+TEST_P(broken_hosts_test, a_short_cut_a_lossy_and_a_slow_link_cost_nothing) {
+  auto driver = start_driver(2, 1, 1, 120'000, 30);
+  auto agent = start_agent(1);
+  introduced<seen_rank>(0, 2, "waits");
+  hosts("cut h2 && sleep 2 && " + tool_ + " plug h2");
+  hosts("lose h2 5");
+  hosts("delay h2 50");
+  go();
+  EXPECT_EQ(result_line(), "result finished 1 ");
+  EXPECT_EQ(driver->wait(), 0);
+  EXPECT_EQ(agent->wait(), 0);
+  EXPECT_THAT(journal(), Not(HasSubstr("host_lost")));
+}
+
+TEST_P(broken_hosts_test, a_run_whose_drivers_host_is_lost_resumes_elsewhere) {
+  auto driver = start_driver(2, 1, 1);
+  auto agent = start_agent(1);
+  introduced<seen_rank>(0, 2, "waits");
+  hosts("crash h1");
+  EXPECT_EQ(agent->wait(), 75);
+  await_end(0, 1);
+  driver->wait();
+  driver = start_driver(2, 1, 0, 120'000, 4, 1);
+  agent = start_agent(2);
+  auto ranks = introduced<seen_rank>(1, 2);
+  EXPECT_EQ(ranks[0].host, "h2");
+  EXPECT_EQ(ranks[1].host, "h3");
+  EXPECT_EQ(result_line(), "result finished 2 ");
+  EXPECT_EQ(driver->wait(), 0);
+  EXPECT_EQ(agent->wait(), 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(hosts, reset_connection_test,
+                         testing::Values(where::here), name_of);
+
+INSTANTIATE_TEST_SUITE_P(hosts, broken_hosts_test,
+                         testing::Values(where::namespaces), name_of);
+
+} // namespace
+
+} // namespace troupe::internal::test

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <fcntl.h>
+
+#include <istream>
+#include <memory>
+#include <string>
+
+#include "tests/integration/hosts/hosts_fixture.hpp"
+
+namespace troupe::internal::test {
+
+/// A rank as it introduced itself.
+struct seen_rank {
+  int node = -1;
+  int local = -1;
+  int local_ranks = -1;
+  std::string host;
+  pid_t pid = -1;
+  pid_t spawner = -1;
+  pid_t agent = -1;
+  int from = -1; ///< The step it resumes from.
+
+  friend std::istream& operator>>(std::istream& in, seen_rank& x) {
+    return in >> x.node >> x.local >> x.local_ranks >> x.host >> x.pid
+           >> x.spawner >> x.agent >> x.from;
+  }
+};
+
+class many_hosts_test : public hosts_test {
+protected:
+  std::shared_ptr<program> start_driver(int workers, int agents, int waits,
+                                        int join_ms = 120'000, int steps = 4,
+                                        int host = 0, int talks = 0) {
+    return start(host, {own_program(), "--driver", folder_.path().string(),
+                        std::to_string(workers), std::to_string(agents),
+                        std::to_string(waits), std::to_string(join_ms),
+                        std::to_string(steps), std::to_string(talks)});
+  }
+
+  /// Ranks that wait continue.
+  void go() {
+    go_ = unique_fd{::open((folder_ / "go").c_str(), O_WRONLY | O_CLOEXEC)};
+    ASSERT_TRUE(go_);
+  }
+
+  unique_fd go_;
+};
+
+} // namespace troupe::internal::test

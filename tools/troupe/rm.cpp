@@ -179,8 +179,13 @@ private:
     TROUPE_TRY(auto users, unlisted_files(folder.path() / name, *its));
     if (users.empty())
       return true;
-    if (auto kept = "kept-" + name; folder.rename_new(name, folder, kept))
+    auto kept = "kept-" + name;
+    if (auto renamed = folder.rename_new(name, folder, kept); renamed)
       name = kept;
+    else
+      complain(renamed.error().message
+               + ": the next run of this name cannot have a checkpoint "
+               + name);
     return false;
   }
 

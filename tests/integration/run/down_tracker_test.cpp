@@ -78,9 +78,10 @@ TEST_P(tracker_that_is_down, is_given_up_for_a_second_signal) {
   auto status = program->wait();
   ASSERT_TRUE(WIFEXITED(status)) << WTERMSIG(status);
   EXPECT_EQ(WEXITSTATUS(status), 42);
-  EXPECT_EQ(result::from_path(run_path())->error->message,
-            "the run was stopped by SIGINT; the next run with run.name = \"run\" "
-            "resumes it");
+  EXPECT_EQ(
+    result::from_path(run_path())->error->message,
+    "the run was stopped by SIGINT; the next run with run.name = \"run\" "
+    "resumes it");
 }
 
 INSTANTIATE_TEST_SUITE_P(workers, tracker_that_is_down,

@@ -662,6 +662,14 @@ class RmTest(CommandLineTest):
         for name in users:
             self.assertEqual((path / name).read_text(), "mine")
 
+    def test_a_checkpoint_of_the_user_that_keeps_its_name_is_shown(self):
+        checkpoints = self.runs.make("digits") / "checkpoints"
+        (checkpoints / "checkpoint_000001" / "readme").write_text("mine")
+        (checkpoints / "kept-checkpoint_000001").mkdir()  # of an earlier removal
+        _, complaint = troupe("rm", "digits", "--yes", "-s", self.storage, code=1)
+        self.assertIn("the next run of this name cannot have a checkpoint checkpoint_000001", complaint)
+        self.assertEqual((checkpoints / "checkpoint_000001" / "readme").read_text(), "mine")
+
     def test_a_folder_of_another_program_stays(self):
         for name in ("state.json", "run.json", "journal.jsonl"):
             path = self.storage / "project"

@@ -63,7 +63,8 @@ pid_t start_sleep(std::uint64_t token) {
 }
 
 // Driver and spawner were killed at once.
-TEST_F(left_processes_test, a_driver_ends_what_ranks_of_the_one_before_have_left) {
+TEST_F(left_processes_test,
+       a_driver_ends_what_ranks_of_the_one_before_have_left) {
   auto first = run_folder::open(storage.path(), "r").value();
   ASSERT_TRUE(first->claim(0));
   ASSERT_TRUE(first->await_ranks(std::chrono::milliseconds{0}));
@@ -104,7 +105,8 @@ void end(pid_t child) {
   ::waitpid(child, nullptr, 0);
 }
 
-TEST_F(left_processes_test, a_start_in_a_copy_of_a_run_kills_nothing_of_the_run) {
+TEST_F(left_processes_test,
+       a_start_in_a_copy_of_a_run_kills_nothing_of_the_run) {
   auto original = run_folder::open(storage.path(), "r").value();
   ASSERT_TRUE(original->claim(0));
   ASSERT_TRUE(original->await_ranks(std::chrono::milliseconds{0}));
@@ -167,7 +169,8 @@ TEST_F(left_processes_test, a_driver_ends_what_ranks_of_its_lost_spawner_left) {
   }
 }
 
-TEST_F(left_processes_test, an_end_without_a_lost_spawner_searches_for_nothing) {
+TEST_F(left_processes_test,
+       an_end_without_a_lost_spawner_searches_for_nothing) {
   auto folder = run_folder::open(storage.path(), "r").value();
   ASSERT_TRUE(folder->claim(0));
   lose_spawner();
@@ -263,7 +266,8 @@ TEST_F(left_processes_test, a_search_that_was_given_up_kills_nothing_later) {
   send_signal(child, SIGKILL);
 }
 
-TEST_F(left_processes_test, an_attempt_notes_that_it_could_not_look_for_programs) {
+TEST_F(left_processes_test,
+       an_attempt_notes_that_it_could_not_look_for_programs) {
   auto first = run_folder::open(storage.path(), "r").value();
   ASSERT_TRUE(first->claim(0));
   ASSERT_TRUE(begin(*first));
@@ -334,7 +338,8 @@ TEST_F(left_processes_test, a_process_that_cannot_be_read_holds_no_start_up) {
             metric_value{"TROUPE_ATTEMPT=" + attempt});
 }
 
-TEST_F(left_processes_test, the_journal_names_what_was_killed_of_another_attempt) {
+TEST_F(left_processes_test,
+       the_journal_names_what_was_killed_of_another_attempt) {
   ASSERT_TRUE(open().value()->begin_attempt());
   auto left = start_sleep(token_in(run));
   auto store = open().value();

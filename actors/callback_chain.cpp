@@ -160,7 +160,7 @@ void callback_chain_state::classes_answered(callback_done x) {
   call_next();
 }
 
-// There may be many rounds without a call, so they use no stack.
+// A loop, not a recursion: there may be many rounds without a call.
 void callback_chain_state::call_next() {
   while (!ask_link()) {
     auto& round = rounds.front();

@@ -23,8 +23,8 @@ run_status_kind status_of(run_state outcome) {
   }
 }
 
-/// The result of the run in *store* whose driver died for *reason*, perhaps for
-/// a lack of memory: then it says less.
+/// The result of the run in *store*, whose driver died for *reason*. Says less
+/// if there is no memory left, which may be the reason.
 kept_result result_of_death(const run_store& store,
                             const caf::error& reason) noexcept {
   kept_result x;

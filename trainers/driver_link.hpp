@@ -20,7 +20,7 @@ struct found_driver {
 };
 
 /// Calls the door of the driver that the ticket in the file or folder *path*
-/// names, or the ticket *text*; if both are empty, the ticket comes by standard
+/// names, or the ticket *text*; if both are empty, the ticket comes on standard
 /// input. Ends with `ec::stopped` as soon as the descriptor *stop* is readable,
 /// else fails as `dial`.
 expected<found_driver> find_driver(const fs::path& path, std::string_view text,
@@ -35,7 +35,7 @@ public:
   /// The link over *first*, the connection that was found. Call it once.
   std::unique_ptr<byte_link> make_link(std::unique_ptr<tls_channel> first);
 
-  /// It dials no more. The link may be there still.
+  /// Ends all dialing. The link may still be in use.
   void stop();
 
 private:

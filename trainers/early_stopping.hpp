@@ -13,7 +13,7 @@ namespace troupe {
 
 /// When `early_stopping` ends a training. Names and defaults are Lightning's.
 struct early_stopping_options {
-  /// Name of the value; only `step(double)` does without.
+  /// Name of the value; only `step(double)` works without it.
   std::string monitor = {};
   score_order mode = score_order::min;
   /// Values in a row without an improvement that end the training.
@@ -24,7 +24,7 @@ struct early_stopping_options {
   bool check_finite = true;
 };
 
-/// Continues an `early_stopping`; all that cereal needs.
+/// What a checkpoint saves of an `early_stopping`, by cereal.
 struct early_stopping_state {
   std::optional<double> best;
   int waited = 0;
@@ -54,7 +54,7 @@ public:
   /// Throws `train_error` for an option out of range.
   explicit early_stopping(early_stopping_options options = {});
 
-  /// Judges *value*. True: the training is to end, for `reason()`.
+  /// Judges *value*. Returns whether to end the training; `reason()` says why.
   bool step(double value);
 
   /// The same for the value that is called `early_stopping_options::monitor`;
@@ -65,13 +65,13 @@ public:
   std::optional<double> best() const noexcept { return state_.best; }
   /// Values since then.
   int waited() const noexcept { return state_.waited; }
-  /// Why the training is to end, in one sentence; empty if it is not.
+  /// Why to end the training, in one sentence; empty if it should continue.
   const std::string& reason() const noexcept { return state_.reason; }
 
   const early_stopping_options& options() const noexcept { return options_; }
 
   const early_stopping_state& state() const noexcept { return state_; }
-  /// Continues there.
+  /// Continues from *x*.
   void load_state(const early_stopping_state& x) { state_ = x; }
 
 private:

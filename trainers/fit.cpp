@@ -83,8 +83,8 @@ public:
       counted_in_time_ = count;
   }
 
-  /// Whether someone has asked since the outcome is fixed: for what is left to
-  /// do there is no time.
+  /// Whether a signal has come since the outcome was fixed: what is left to do
+  /// must then be quick.
   bool is_hurried() const noexcept {
     return signals_.count() > counted_in_time_;
   }
@@ -100,8 +100,8 @@ public:
     signals_.answer(had_to_leave ? interrupt::stop : in_time);
   }
 
-  /// How a run ends that did not begin for *reason*, perhaps at a signal's
-  /// request.
+  /// The end of a run that did not begin for *reason*, perhaps because a signal
+  /// asked it to stop.
   result not_begun(error reason) {
     auto outcome = not_begun_result(std::move(reason));
     run_ended(outcome);

@@ -41,7 +41,7 @@ void save_packed(const fs::path& path, const expected<packed_value>& x) {
       {x.error().code, path.string() + ": " + x.error().message}};
   if (value_or_throw(look_up_link(path)).exists())
     throw train_error{
-      {ec::invalid_argument, path.string() + " is there already"}};
+      {ec::invalid_argument, path.string() + " exists already"}};
   errno = 0;
   fs::ofstream out{path, std::ios::binary};
   out << first_line << x->type << '\n' << x->bytes;

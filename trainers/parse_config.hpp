@@ -18,8 +18,9 @@ namespace troupe {
 struct parse_options {
   /// What the program does, one line of `--help`.
   std::string about = {};
-  /// How variables of the environment begin that hold fields. What begins like
-  /// this and is not a field is an error. Empty: the environment is not read.
+  /// Prefix of the environment variables that hold fields. A variable with this
+  /// prefix that is not a field is an error. Empty: the environment is not
+  /// read.
   std::string environment = "TROUPE_CONFIG_";
 };
 
@@ -104,7 +105,7 @@ void validate_config(const Config& x, int argc, const char* const* argv) {
 /// `--help` prints all fields with their types and defaults and ends the
 /// program with 0. An unknown field, a value of another type or out of range,
 /// an option given twice: the program ends with 2 after a sentence that names
-/// the field. So it does if `Config::validate() const` exists and throws
+/// the field. It also does so if `Config::validate() const` exists and throws
 /// `std::invalid_argument`.
 template <internal::has_named_fields Config>
 Config parse_config(int argc, char** argv, const parse_options& options = {}) {
@@ -119,10 +120,10 @@ Config parse_config(int argc, char** argv, const parse_options& options = {}) {
 
 /// The same, and nine fields for *run*, the options of the trainer, whose
 /// values are the defaults: `--workers` (3, or 2:8 for an elastic run), `--gpu`
-/// (without
-/// `--workers`: one for each GPU of a host), `--storage`, `--name`,
-/// `--if_finished`, `--hosts`, `--workers_per_host`, `--host_count` (2:4: the
-/// fewest and the most with `--workers_per_host`) and `--agent_ticket`.
+/// (without `--workers`: one worker for each GPU of a host), `--storage`,
+/// `--name`, `--if_finished`, `--hosts`, `--workers_per_host`, `--host_count`
+/// (2:4: the fewest and the most, with `--workers_per_host`) and
+/// `--agent_ticket`.
 template <internal::has_named_fields Config, class Options>
   requires requires(Options& x) {
     x.scaling.num_workers;

@@ -31,7 +31,7 @@ class secret_bytes {
 public:
   secret_bytes() = default;
 
-  /// Empties *bytes*, and overwrites what it leaves.
+  /// Takes the content of *bytes*, and overwrites it there.
   explicit secret_bytes(std::string&& bytes);
 
   secret_bytes(const secret_bytes&) = default;

@@ -304,7 +304,7 @@ private:
         return what;
       x.has_greeted = true;
     }
-    // The door's answer, or the alert that says what it thinks of us.
+    // The door's answer, or the alert that says why it refuses us.
     return x.channel->read({&x.answer, 1}).what;
   }
 

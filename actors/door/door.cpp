@@ -26,7 +26,7 @@ using door_clock = std::chrono::steady_clock;
 /// Holds the agents of a thousand hosts that connect at once.
 constexpr int door_backlog = 1024;
 
-/// Handshakes under way continue after as many.
+/// Connections accepted in a row before handshakes under way continue.
 constexpr int max_accepts = 16;
 
 /// The first byte of a greeting.
@@ -77,7 +77,7 @@ public:
         pending_.clear();
         try {
           pause(problem.what());
-        } catch (const std::exception&) { // Not even for a sentence.
+        } catch (const std::exception&) { // No memory for a message either.
         }
         pollfd stop{stop_, POLLIN, 0};
         if (::poll(&stop, 1, static_cast<int>(pause_of_accepts.count())) > 0)

@@ -66,7 +66,7 @@ struct reports_answered {
 
 TROUPE_INSPECT(reports_answered, attempt, answer, reason)
 
-/// The answer to the barrier or broadcast in which all ranks are.
+/// The answer to the barrier or broadcast that all ranks have joined.
 struct barrier_answered {
   std::uint64_t attempt = 0;
   barrier_released answer;
@@ -149,8 +149,8 @@ struct host_checked {
 
 TROUPE_INSPECT(host_checked, node_rank, incarnation, problem, address)
 
-/// The agent of another host is alive. Sent once a second, each after the
-/// answer to the one before: a driver that stands still gets one.
+/// The agent of another host is alive. Sent once a second, but not before the
+/// last one was answered: a driver that was stopped finds only one.
 struct host_tick {
   std::uint32_t node_rank = 0;
   std::uint64_t incarnation = 0;
@@ -158,7 +158,7 @@ struct host_tick {
 
 TROUPE_INSPECT(host_tick, node_rank, incarnation)
 
-/// The host of this agent is about to leave, as to be preempted.
+/// The host of this agent is about to leave: it is preempted, for example.
 struct host_notice {
   std::uint32_t node_rank = 0;
   std::uint64_t incarnation = 0;
@@ -175,11 +175,11 @@ struct agent_launched {
 
 TROUPE_INSPECT(agent_launched, launch)
 
-/// It has ended, or could not start. From this process.
+/// The launcher has ended, or could not start. From this process.
 struct launcher_ended {
   std::uint64_t launch = 0;
   std::string words;
-  bool may_help = true; ///< Another launch.
+  bool may_help = true; ///< Whether another launch may help.
 };
 
 TROUPE_INSPECT(launcher_ended, launch, words, may_help)

@@ -150,8 +150,8 @@ expected<config_value> table_from_json(const config_shape& x, const place& at,
   return config_value{std::move(all)};
 }
 
-/// What *given* lacks keeps the value of *old*; without that nothing may lack,
-/// because there is no default to fall back to.
+/// Fields that *given* lacks keep their values of *old*. Without *old* there
+/// are no defaults to fall back to, so all fields must be given.
 expected<config_value> group_from_json(const config_shape& x, const place& at,
                                        const json::document& given,
                                        const config_value* old) {
@@ -251,7 +251,7 @@ expected<json::document> parsed_json(const std::string& where,
     auto result = json::document::parse(text, watch);
     if (!twice.empty())
       return failure(ec::invalid_config,
-                     where + ": '" + twice + "' is there twice");
+                     where + ": '" + twice + "' is given twice");
     return result;
   } catch (const json::document::exception& why) {
     return failure(ec::invalid_config, where + " is not JSON: " + why.what());
@@ -276,7 +276,7 @@ expected<config_value> real_from_text(const config_shape& x,
 expected<config_value> integer_from_text(const config_shape& x,
                                          const std::string& where,
                                          const std::string& given) {
-  // Doubles do not hold all of them.
+  // A double cannot hold all integers of 64 bits.
   if (auto value = whole_number<std::uint64_t>(given))
     return integer_value(where, x, json::document(*value));
   if (auto negative = whole_number<std::int64_t>(given))
@@ -368,7 +368,7 @@ expected<void> read_environment_into(const std::vector<config_option>& all,
       for (auto& x : all)
         known.push_back(variable_of(prefix, x.name));
       return failure(ec::invalid_config,
-                     "the variable " + name + " names no field"
+                     "the variable " + name + " does not name a field"
                        + near_names(name, {known.begin(), known.end()}));
     }
     TROUPE_TRY(*found->value,

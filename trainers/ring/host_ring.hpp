@@ -42,7 +42,7 @@ using ring_note = std::array<std::byte, 64>;
 /// arrives. Neither direction ever waits for the other, so full buffers cannot
 /// lock the ring.
 ///
-/// Sums are computed along the ring: every element on one way, so that all
+/// Sums are computed along the ring, each element on a single path, so that all
 /// hosts get the same bits. After the first failure every call fails.
 class host_ring {
 public:

@@ -59,7 +59,7 @@ struct ring_links {
 struct join_ring_args {
   std::shared_ptr<link_security> security = plain_links();
 
-  /// For all of it: other leaders may come late.
+  /// For the whole set-up: other leaders may come late.
   std::chrono::milliseconds limit{120'000};
 
   /// Ends it with `ec::stopped` when readable; -1: none.

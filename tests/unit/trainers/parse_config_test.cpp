@@ -199,7 +199,7 @@ TEST_F(parse_config_test, errors_of_the_command_line_name_the_field) {
 
 TEST_F(parse_config_test, errors_of_the_environment_name_the_variable) {
   EXPECT_EQ(problem({}, {"TROUPE_CONFIG_EPOCH=3"}),
-            "the variable TROUPE_CONFIG_EPOCH names no field; did you "
+            "the variable TROUPE_CONFIG_EPOCH does not name a field; did you "
             "mean TROUPE_CONFIG_EPOCHS?");
   EXPECT_EQ(problem({}, {"TROUPE_CONFIG_EPOCHS=x"}),
             "TROUPE_CONFIG_EPOCHS: expected integer, got 'x'");
@@ -213,7 +213,7 @@ TEST_F(parse_config_test, errors_of_a_file_name_the_field) {
   EXPECT_EQ(file_problem(R"({"epochs":3000000000})"),
             ": epochs: 3000000000 is out of range, -2147483648 to 2147483647");
   EXPECT_EQ(file_problem(R"({"epochs":1,"epochs":2})"),
-            ": 'epochs' is there twice");
+            ": 'epochs' is given twice");
   EXPECT_EQ(file_problem(R"({"groups":[{"lr":1,"x":2}]})"),
             ": there is no field 'groups.0.x'; there is lr, kind");
   EXPECT_EQ(file_problem("[]"), ": expected JSON object, got '[]'");

@@ -53,14 +53,14 @@ make_gloo_group(const c10::intrusive_ptr<c10d::Store>& store, int rank,
                 int size, const std::string& address,
                 std::chrono::milliseconds timeout) {
   using gloo = c10d::ProcessGroupGloo;
-  // Of another's address Gloo says that it could not connect.
+  // With an address of another host, Gloo only says that it cannot connect.
   if (auto here = find_own_address(address); !here)
     throw train_error{
       {here.error().code, c10::str("rank ", rank, ": ", here.error().message)}};
   auto make = [&] {
     auto options = gloo::Options::create(
       std::min<std::chrono::milliseconds>(timeout, connect_timeout));
-    // Never a name: /etc/hosts may say 127.0.1.1 for that of this host.
+    // Never a name: /etc/hosts may resolve that of this host to 127.0.1.1.
     options->devices.push_back(gloo::createDeviceForHostname(address));
     options->threads = 2;
     c10::intrusive_ptr<c10d::Backend> group =

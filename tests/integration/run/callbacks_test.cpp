@@ -6,6 +6,8 @@
 #include <gmock/gmock.h>
 
 #include "tests/integration/run/placement_test.hpp"
+#include "tests/integration/run/report_hook.hpp"
+#include "tests/integration/run/victim.hpp"
 #include "tests/support/store_batch.hpp"
 #include "troupe/runtime/failpoint.hpp"
 #include "troupe/runtime/store/callback_cursor.hpp"
@@ -240,6 +242,33 @@ TEST_P(placement_test, callbacks_have_the_signal_mask_of_who_called_fit) {
   ASSERT_FALSE(outcome.error) << outcome.error->message;
   for (int signal : {SIGTERM, SIGINT, SIGHUP, SIGSEGV})
     EXPECT_EQ(sigismember(&seen->blocked, signal), 0) << signal;
+}
+
+TEST_F(run_test, a_slow_callback_holds_reports_back_and_misses_none) {
+  std::vector<metric_value> seen;
+  auto batches = [this] {
+    auto rows = result::from_path(run_path())->metrics_history();
+    return rows ? rows->size() : 0;
+  };
+  std::uint64_t most_ahead = 0;
+  constexpr std::uint64_t queue = 2; // Reports may run ahead by as many.
+  constexpr std::uint64_t steps = 40;
+  auto slow = [&](std::uint64_t number, const metrics& first) {
+    seen.push_back(first.at("step"));
+    // As slow as can be: until the ranks have come as far as they may.
+    auto goal = std::min(steps, number + queue);
+    wait_for(run_path(), [&] { return batches() >= goal; });
+    most_ahead = std::max<std::uint64_t>(most_ahead, batches() - number);
+  };
+  train_options options{.scaling = {.num_workers = 2}, .run = config()};
+  options.run.callback_queue = queue;
+  options.run.callbacks = {std::make_shared<report_hook>(slow)};
+  auto outcome = run({.steps = steps, .checkpoint_by = -1}, options);
+  ASSERT_FALSE(outcome.error) << outcome.error->message;
+  ASSERT_EQ(seen.size(), steps);
+  for (std::size_t i = 0; i < steps; ++i)
+    EXPECT_EQ(seen[i], metric_value{i});
+  EXPECT_EQ(most_ahead, queue);
 }
 
 } // namespace troupe::internal::test

@@ -153,19 +153,6 @@ TEST_F(run_test, a_rank_process_leaves_if_a_later_attempt_has_begun) {
 }
 
 // Its agent must not wait for a storage that hangs.
-TEST_F(run_test, a_rank_process_of_another_host_opens_its_ticket_itself) {
-  auto store = run_store::open(resolve(config())).value();
-  EXPECT_EQ(store->ranks_token(), 0u);
-  ASSERT_TRUE(store->begin_attempt());
-  rank_bootstrap late{0, 0, store->ranks_token(), run_path().string()};
-  EXPECT_EQ(late.token, store->ticket().value().token);
-  ASSERT_TRUE(store->begin_attempt());
-  testing::internal::CaptureStderr();
-  EXPECT_EQ(rank_process(late.to_bytes(), {-1, -1}), 1);
-  EXPECT_NE(testing::internal::GetCapturedStderr().find("another attempt"),
-            std::string::npos);
-}
-
 TEST_F(run_test, a_rank_that_hangs_after_its_loop_is_killed_and_has_returned) {
   train_options options{.scaling = {.num_workers = 2}, .run = config()};
   options.run.exit_timeout = std::chrono::milliseconds{100};

@@ -5,6 +5,7 @@
 
 #include "tests/support/start_time.hpp"
 #include "tests/unit/callbacks/console_fixture.hpp"
+#include "troupe/callbacks/console.hpp"
 
 namespace troupe::internal::test {
 

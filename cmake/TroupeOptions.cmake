@@ -10,7 +10,7 @@ option(TROUPE_BUILD_BENCH "Build troupe_bench" ${PROJECT_IS_TOP_LEVEL})
 # In such a build, the variable TROUPE_FAILPOINT can end a process or make its writes fail.
 option(TROUPE_FAILPOINTS "Let tests end the process or fail system calls at named points; not for installation" OFF)
 option(TROUPE_WARNINGS_AS_ERRORS "Treat warnings in our own code as errors" OFF)
-# Templates of other libraries (LibTorch 10 s, JSON 2 s) cost more compile time than our own code.
+# Headers of other libraries cost more compile time than our own code (docs/decisions/compile_batches.md).
 set(TROUPE_COMPILE_IN_BATCHES "" CACHE STRING "Compile several files at once, of: layers;programs;tests. Quicker as a whole, slower after an edit")
 function(troupe_in_batches kind size target)
   if(kind IN_LIST TROUPE_COMPILE_IN_BATCHES)

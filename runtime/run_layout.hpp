@@ -58,7 +58,7 @@ enum class entry_kind {
   file,
   tree,   ///< All that is in it is the run's.
   shared, ///< A folder that may have files of others.
-  proof,  ///< Without any of these files the folder is no run's.
+  proof,  ///< A folder without any of these files holds no run.
 };
 
 struct entry {

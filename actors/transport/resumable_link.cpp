@@ -27,7 +27,7 @@ constexpr std::uint32_t last_record = std::numeric_limits<std::uint32_t>::max();
 
 constexpr std::size_t max_payload = std::size_t{64} * 1024;
 
-/// Received bytes without a word to the other side, which keeps them as long.
+/// Received bytes that are not acknowledged yet: the other side keeps them.
 constexpr std::uint64_t max_silence = std::uint64_t{128} * 1024;
 
 constexpr std::size_t raw_read_size = std::size_t{64} * 1024;

@@ -84,7 +84,7 @@ struct pmix_session::library {
   const char* (*error_text)(int);
   pmix::process_name own;
 
-  /// Nothing if the code *x* of *what* is no error.
+  /// The error that the code *x* of *what* stands for.
   expected<void> check(int x, std::string_view what) const {
     if (x == pmix::success)
       return {};
@@ -137,7 +137,7 @@ expected<int> pmix_session::host_count() const {
                   : 0;
   std::free(found);
   if (result < 1)
-    return failure(ec::protocol, "PMIx: the number of hosts is no number");
+    return failure(ec::protocol, "PMIx: the number of hosts is missing");
   return result;
 }
 
@@ -173,7 +173,8 @@ pmix_session::look_up(const std::string& name, bool waits) const {
     return std::nullopt;
   TROUPE_TRY_VOID(library_->check(code, concat("cannot look up ", name)));
   if (entry.content.type != pmix::value_type::text || !entry.content.text)
-    return failure(ec::protocol, concat("PMIx: ", name, " is no text"));
+    return failure(ec::protocol,
+                   concat("PMIx: ", name, " has another type than text"));
   std::string result{entry.content.text};
   std::free(const_cast<char*>(entry.content.text));
   return result;

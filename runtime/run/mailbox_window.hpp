@@ -37,7 +37,7 @@ public:
 
   /// How many were dropped so far, if that has changed since the last call.
   std::optional<std::uint64_t> news_of_drops() noexcept {
-    if (std::exchange(told_, dropped_) == dropped_)
+    if (std::exchange(reported_, dropped_) == dropped_)
       return std::nullopt;
     return dropped_;
   }
@@ -46,7 +46,7 @@ private:
   std::uint64_t capacity_;
   std::uint64_t used_ = 0;
   std::uint64_t dropped_ = 0;
-  std::uint64_t told_ = 0; // of those dropped
+  std::uint64_t reported_ = 0; // of those dropped
 };
 
 /// When the receiving side gives places back: a quarter at once, so that small

@@ -86,9 +86,8 @@ expected<void> sweep_ledger::tell(const trial& x) {
     searcher_->tell(x);
     return {};
   } catch (...) {
-    return tl::unexpected{
-      caught(concat("the searcher (", searcher_->name(),
-                    ") threw when it was told the end of ", x.name))};
+    return tl::unexpected{caught(concat("the searcher (", searcher_->name(),
+                                        ") threw in tell() for ", x.name))};
   }
 }
 

@@ -60,7 +60,7 @@ namespace {
 struct cause_group {
   std::string text; // uncut
   std::vector<int> ranks;
-  /// The process has ended without a word to Troupe: the log may have it.
+  /// The process has ended without an error for Troupe: see its log.
   bool ended_by_itself = false;
 };
 

@@ -48,7 +48,7 @@ public:
     : deadline(deadline), handshake_(std::move(handshake)), sends_(calls),
       sent_(sent), wanted_(wanted) {}
 
-  /// Goes on as far as it can. False if it has failed, see `problem`.
+  /// Continues as far as it can. False if it has failed, see `problem`.
   bool advance();
 
   bool is_greeted() const noexcept { return left_ == 0; }

@@ -152,7 +152,7 @@ TEST_F(ranks_lock_test, an_attempt_gives_up_the_ranks_of_lost_hosts) {
   ASSERT_FALSE(joined);
   EXPECT_EQ(joined.error().code, ec::stopped);
   EXPECT_FALSE(open_ranks_ticket(run, token));
-  // The next attempt has its own locks, and that of the lost one is in nobody's
+  // The next attempt has its own locks, and that of the lost one is in no one's
   // way any more.
   auto next = folder->ticket().value();
   EXPECT_TRUE(open_ranks_ticket(run, next.token));

@@ -168,8 +168,11 @@ void find_launch(int argc, const char* const* argv) {
   auto is_extra = found.role == launch_role::extra_task;
   if (found.engine == launch_engine::mpi) {
     auto joined = is_extra ? leave_mpi() : lead_mpi();
-    if (!joined)
-      mine.environment = tl::unexpected{joined.error()};
+    // Agents would wait for a driver that cannot tell them that it ends.
+    if (!joined && !is_extra) {
+      say(joined.error().message);
+      std::exit(static_cast<int>(agent_exit::never));
+    }
   }
   if (is_extra)
     std::exit(0);

@@ -115,6 +115,15 @@ class OnHosts(unittest.TestCase):
     def refused(self, *arguments, **options):
         return self.output_of(self.start(*arguments, **options), code=3)
 
+    def other_build(self):
+        """The program with another build id."""
+        notes = subprocess.run(["readelf", "-n", HOSTS_RUN], capture_output=True, text=True, check=True).stdout
+        build_id = bytes.fromhex(re.search("Build ID: ([0-9a-f]+)", notes)[1])
+        other = self.work / "hosts_run"
+        other.write_bytes(HOSTS_RUN.read_bytes().replace(build_id, bytes(reversed(build_id))))
+        other.chmod(0o700)
+        return other
+
 
 class WithSsh(OnHosts):
     SCRIPT, PROGRAMS = "ssh.sh", ["/usr/sbin/sshd", "/usr/bin/ssh"]
@@ -203,12 +212,7 @@ class OverSsh(WithSsh):
 
     def test_a_host_with_another_build_is_named_at_once(self):
         self.program = self.on_own_disk("h1", HOSTS_RUN)
-        notes = subprocess.run(["readelf", "-n", HOSTS_RUN], capture_output=True, text=True, check=True).stdout
-        build_id = bytes.fromhex(re.search("Build ID: ([0-9a-f]+)", notes)[1])
-        other = self.work / "other"
-        other.write_bytes(HOSTS_RUN.read_bytes().replace(build_id, bytes(reversed(build_id))))
-        other.chmod(0o700)
-        self.on_own_disk("h2", other)
+        self.on_own_disk("h2", self.other_build())
         self.assertRegex(self.refused("--hosts", "h1,h2", "--workers", "2"), "h2: .*build id")
 
     def test_a_host_that_lost_its_power_gets_another_agent(self):
@@ -248,9 +252,10 @@ class OverMpi(WithSsh):
     def test_the_first_process_of_each_host_is_its_agent(self):
         running = self.start("--workers", "6", "--waits", "1", prefix=self.MPIRUN)
         self.expect_six_ranks(self.ranks_of(6))
-        seen = self.tool("hosts.sh", "run", "h2", "sh", "-c", "cat /proc/[0-9]*/cmdline /proc/[0-9]*/environ")
-        self.assertIn("hosts_run", seen)
-        self.assertNotIn("PRIVATE KEY", seen)
+        for host in ("h1", "h2", "h3"):
+            seen = self.tool("hosts.sh", "run", host, "sh", "-c", "cat /proc/[0-9]*/cmdline /proc/[0-9]*/environ")
+            self.assertIn("hosts_run", seen)
+            self.assertNotIn("troupe-ticket", seen)  # The first line of each ticket.
         self.tool("hosts.sh", "run", "h1", "pkill", "-INT", "-o", "-x", "hosts_run")
         self.output_of(running, code=3)
         self.expect_nothing_left()
@@ -279,6 +284,31 @@ class OverMpi(WithSsh):
         self.tool("hosts.sh", "run", "h1", "pkill", "-KILL", "-x", "mpirun")
         running.communicate(timeout=LIMIT_S)
         self.expect_nothing_left()
+
+    def run_parts(self, driver, agent):
+        """Ends with all output of a run whose driver, on h1, and agent, on h2, are these commands; and with its code."""
+        launcher = ["mpirun", "--allow-run-as-root", "-H", "h1", "-n", "1", *driver, ":", "-H", "h2", "-n", "1", *agent]
+        running = self.start_command(*launcher)
+        output = running.communicate(timeout=LIMIT_S)[0]
+        self.expect_nothing_left()
+        return output, running.returncode
+
+    def test_a_driver_or_an_agent_without_the_library_ends_everything(self):
+        (self.work / "libpmix.so.2").touch()
+        without = ["env", f"LD_LIBRARY_PATH={self.work}"]
+        # Of a program that takes no notice of what fit() returns.
+        careless = ["sh", "-c", '"$@"; code=$?; [ $code = 3 ] || exit $code', "careless"]
+        program = [HOSTS_RUN, self.work, "--workers", "2"]
+        for driver, agent in (([*careless, *without, *program], program), (program, [*without, *program])):
+            output, code = self.run_parts(driver, agent)
+            self.assertEqual(code, 78, output)
+            self.assertIn("mpirun needs libpmix.so.2 on each host: ", output)
+
+    def test_an_agent_of_another_build_ends_everything(self):
+        other = self.other_build()
+        output, code = self.run_parts([HOSTS_RUN, self.work, "--workers", "2"], [other, self.work])
+        self.assertEqual(code, 78, output)
+        self.assertRegex(output, "h2: .*build id|h2 .*build id")
 
     def test_agents_end_with_a_driver_that_starts_no_run(self):
         self.assertIn("workers_per_host", self.refused("--per-host", "-1", prefix=self.MPIRUN))

@@ -88,7 +88,8 @@ PAGES = sorted(page for page in [*ROOT.glob("*.md"), *(page for x in FOLDERS for
                if page != ROOT / "docs/plan.md")  # which names what is to come
 UMBRELLAS = {f"troupe/{name}.hpp" for name in ("train", "torch", "images", "actors", "trackers", "sweep")}
 MAPS = {"ray_train_map.md", "ecosystem_map.md"}  # They name what other frameworks have.
-OF_OTHERS = {"loss_step", "loss_epoch", "replace_invalid"}  # metrics in an example, a function of a library
+# Metrics in an example, a function of a library, an option of mpirun.
+OF_OTHERS = {"loss_step", "loss_epoch", "replace_invalid", "orte_abort_on_non_zero_status"}
 
 
 def example_folders():

@@ -218,8 +218,9 @@ TEST_F(sweep_ledger_test,
   one.status = finished;
   auto told = ledger.end(one);
   ASSERT_FALSE(told);
-  EXPECT_EQ(told.error().message, "the searcher (stubborn) threw when it was "
-                                  "told the end of trial-0000: never mind");
+  EXPECT_EQ(
+    told.error().message,
+    "the searcher (stubborn) threw in tell() for trial-0000: never mind");
   store.reset();
   store = sweep_store::open(storage_.path(), {.name = "sweep"}).value();
   EXPECT_EQ(store->history().ends.size(), 1u) << "its end is stored";

@@ -124,7 +124,7 @@ TEST_F(sweep_ledger_test, resumes_what_has_begun_before_it_asks_for_more) {
   auto next = begin();
   EXPECT_EQ(next->ledger->ended(), 1u);
   EXPECT_EQ(next->ledger->left_to_resume(), 2u);
-  EXPECT_FALSE(next->trials.at(1).score) << "NaN is no score";
+  EXPECT_FALSE(next->trials.at(1).score) << "NaN is not a score";
   EXPECT_EQ(next->ledger->next_begun()->name, "trial-0000");
   EXPECT_EQ(next->ledger->next_begun()->name, "trial-0002");
   EXPECT_FALSE(next->ledger->next_begun());

@@ -48,8 +48,8 @@ struct group_plan {
   std::chrono::milliseconds stop_grace{0};
   loop_spec loop;
   std::map<std::string, std::string> environment; ///< What ranks get.
-  std::optional<link_credentials>
-    credentials;                 ///< Of leaders; unset: there is one host.
+  /// Of leaders; unset: there is one host.
+  std::optional<link_credentials> credentials;
   std::string network_interface; ///< As in `host_accepted`.
 };
 
@@ -191,8 +191,8 @@ struct worker_group_state {
   void lose(int rank, std::string why);
   /// The loop of *rank* is over: kills what is still there of it after a while.
   void watch_exit(int rank);
-  /// Ends the ranks, if there are any, and then the actor and its agents. They
-  /// learn *why* the run did not finish, if that is ours (`unfinished`).
+  /// Ends the ranks, if there are any, and then the actor and its agents. The
+  /// agents get *why* if it says that the run did not finish (`unfinished`).
   void leave(const caf::error& why);
 
   caf::result<void> set(store_set& x);
@@ -323,7 +323,7 @@ struct worker_group_state {
   std::uint64_t stale_messages = 0;
   std::map<std::size_t, std::uint64_t> stale_at_hosts; ///< By the last look.
   bool leaving = false;
-  caf::error leaving_for; ///< Of ours: `caf::none` if the run has finished.
+  caf::error leaving_for; ///< `unfinished`; `caf::none`: the run finished.
 };
 
 /// Behavior of the WORKER GROUP actor. An exit message ends its ranks first.

@@ -43,6 +43,7 @@ struct end_ranks {
 
 TROUPE_INSPECT(end_ranks, attempt, reason)
 
+/// Kills the process of *rank*; a thread cannot be killed.
 struct kill_rank {
   std::uint64_t attempt = 0;
   int rank = 0;
@@ -94,6 +95,7 @@ struct look_at_ranks {
 
 TROUPE_INSPECT(look_at_ranks, attempt, examined)
 
+/// What the ranks of this host show; the answer to `look_at_ranks`.
 struct host_snapshots {
   std::uint64_t attempt = 0;
   std::vector<rank_snapshot> ranks;

@@ -150,8 +150,8 @@ struct start_loop {
   rank_facts facts;
   std::optional<checkpoint> resume;
   loop_spec loop;
-  std::optional<link_credentials>
-    credentials; ///< For the first rank of a host.
+  /// For the first rank of a host.
+  std::optional<link_credentials> credentials;
 };
 
 TROUPE_INSPECT(start_loop, facts, resume, loop, credentials)
@@ -270,7 +270,7 @@ struct checkpoint_list {
 
 TROUPE_INSPECT(checkpoint_list, entries, more)
 
-// -- launcher, host agent and worker group
+// -- launcher, host agent and worker group ------------------------------------
 
 /// The process or thread of *rank* exists.
 struct rank_launched {
@@ -301,7 +301,7 @@ struct rank_launch_failed {
 
 TROUPE_INSPECT(rank_launch_failed, attempt, rank, reason)
 
-// -- driver and committer
+// -- driver and committer -----------------------------------------------------
 
 /// Makes a new fencing number durable.
 struct begin_attempt {};
@@ -316,14 +316,14 @@ struct finish_run {
 
 TROUPE_INSPECT(finish_run, status, reason)
 
-// -- anyone and driver
+// -- anyone and driver --------------------------------------------------------
 
 /// Starts the run; sent once by the one that spawned the driver.
 struct start_run {};
 
 TROUPE_INSPECT(start_run)
 
-// -- from the run's store to the driver
+// -- from the run's store to the driver ---------------------------------------
 
 /// The run cannot continue: its journal could not be made durable, or another
 /// driver has taken it.

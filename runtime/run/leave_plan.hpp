@@ -38,8 +38,8 @@ public:
   /// How the attempt ended, apart from failures.
   struct outcome {
     bool preempted = false;
-    std::string
-      left_for; ///< Why another attempt continues; empty: it need not.
+    /// Why another attempt continues; empty: it need not.
+    std::string left_for;
   };
 
   /// A rank has sent report *index* and does not wait for its answer.

@@ -8,7 +8,7 @@ namespace {
 
 using kind = rank_failure::kind_type;
 
-/// Whether a rank may have ended so because its host does.
+/// Whether the loss of a rank's host may have ended the rank this way.
 bool is_loss(const loss_excuses::failed_rank& x) {
   return x.kind == kind::lost
          || (x.kind == kind::signal

@@ -31,7 +31,7 @@ struct journaled_batch {
 
 /// An event of a run, as its journal has it.
 struct journal_event {
-  std::string kind; ///< snake_case, such as `attempt_started`.
+  std::string kind; ///< snake_case, such as `attempt_begun`.
   std::uint64_t attempt = 0;
   std::chrono::system_clock::time_point time;
   metrics fields;

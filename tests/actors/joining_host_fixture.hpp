@@ -27,7 +27,7 @@ protected:
     spawn_group(std::move(args));
   }
 
-  /// Of the driver's program, which has chosen its address if it was told a
+  /// Of the driver's program, which has chosen its address if it was given a
   /// network.
   static agent_facts own_facts(const std::string& network = {}) {
     agent_facts own;

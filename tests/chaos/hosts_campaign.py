@@ -194,7 +194,7 @@ class HostDriver(Driver):
     # -- afterwards
 
     def leftovers(self) -> dict:
-        """Ranks end with their agents, those by themselves. Agents that wait for another driver are told to go."""
+        """Ranks end with their agents, those by themselves. Agents that wait for another driver are asked to end."""
         if self.killed:
             self.ticket.unlink(missing_ok=True)
         if any(x.get("at_once") and x["delivered"] for x in self.faults):

@@ -42,7 +42,7 @@ TEST_P(reset_connection_test, a_connection_that_is_reset_costs_no_attempt) {
   EXPECT_EQ(result_line(), "result finished 1 ");
   EXPECT_GT(relay.broken(), 0);
   EXPECT_EQ(driver->wait(), 0);
-  // The driver does not wait until it has told an agent that the run is over.
+  // The driver does not wait until an agent knows that the run is over.
   EXPECT_THAT(agent->wait(), AnyOf(0, 75));
   EXPECT_THAT(journal(), Not(HasSubstr("host_lost")));
 }

@@ -180,7 +180,7 @@ TEST_P(placement_test, a_loop_may_choose_another_name_for_a_checkpoint) {
   EXPECT_EQ(outcome.checkpoint->name(), "two");
 }
 
-/// The folder `best` is no checkpoint, and the last name is still free.
+/// The folder `best` is not a checkpoint, and the last name is still free.
 void name_over_others(train_context& context) {
   if (context.rank() == 0)
     fs::create_directory(context.run_path() / "checkpoints" / "best");

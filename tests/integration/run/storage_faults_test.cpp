@@ -140,7 +140,7 @@ TEST_F(storage_faults_test, a_full_disk_loses_no_report_that_had_returned) {
   small_disk disk{storage_ / "disk", "256k"};
   if (!disk)
     GTEST_SKIP() << "mounting a small tmpfs: " << disk.reason();
-  auto told = storage_ / "told";
+  auto told = storage_ / "returned";
   fault_plan plan{.steps = 1'000'000, .text = told.string()};
   auto outcome =
     data_parallel_trainer{tell_much, plan, options(disk.path())}.fit();

@@ -63,7 +63,7 @@ void train(train_context& context, const settings& cfg) {
   }
 }
 
-/// Notes what it is told.
+/// Notes the trials that `ask` and `tell` get.
 class noting_searcher : public searcher {
 public:
   explicit noting_searcher(std::size_t size) : size_(size) {}

@@ -287,7 +287,7 @@ TEST_F(staged_checkpoint_test, follows_no_link_that_leads_back) {
   temporary_folder source;
   fs::create_directories(source.path() / "a" / "b");
   write_bytes(source.path() / "a" / "x", "1");
-  fs::create_directory_symlink(source / "a", source / "same"); // is no circle
+  fs::create_directory_symlink(source / "a", source / "same"); // not a cycle
   for (auto& to : {source.path(), source / "a", run.path(), fs::path{"/"}}) {
     auto link = source.path() / "a" / "b" / "back";
     fs::create_directory_symlink(to, link);

@@ -222,8 +222,8 @@ TEST(redacted_test, leaves_other_text_alone) {
 
 TEST(redacted_test, takes_no_short_secret_for_a_part_of_a_word_or_path) {
   ::setenv("DATABASE_URL", "mysql://root:root@localhost", 1);
-  EXPECT_EQ(redacted("/root/runs/uprooted: root is no password, (root) is"),
-            "/root/runs/uprooted: *** is no password, (***) is");
+  EXPECT_EQ(redacted("/root/runs/uprooted: root is not a password, (root) is"),
+            "/root/runs/uprooted: *** is not a password, (***) is");
   ::unsetenv("DATABASE_URL");
 }
 

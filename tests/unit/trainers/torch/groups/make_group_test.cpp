@@ -66,7 +66,7 @@ protected:
 };
 
 void expect_sum(torch_data_plane& plane, const std::string& name) {
-  check(plane.device.is_cpu(), "the device is no CPU");
+  check(plane.device.is_cpu(), "the device is not a CPU");
   auto member = plane.group->getBackend(at::kCPU);
   check(member->getBackendName() == name, member->getBackendName());
   tensors x{at::full({1000}, plane.group->getRank() + 1.0)};

@@ -20,6 +20,14 @@ namespace {
 /// How long an agent that was dropped leaves the driver alone.
 constexpr auto pause = std::chrono::seconds{1};
 
+/// What a driver publishes first.
+constexpr auto driver_name = "troupe.driver";
+
+/// How long an agent waits for the driver's `troupe::init`, and how often it
+/// looks for that.
+constexpr auto init_patience = std::chrono::seconds{120};
+constexpr auto probe_interval = std::chrono::milliseconds{100};
+
 /// What the *number*-th run publishes: its ticket, or an empty text instead of
 /// a run.
 std::string ticket_name(int number) {
@@ -49,7 +57,24 @@ agent_exit failed(const error& reason) {
   return agent_exit::never;
 }
 
-/// Takes part in the run of *ticket*, again if the driver drops this host,
+/// The driver may end in good order before it has a session, which the server
+/// shows no one. Later it publishes its end, and the server ends all processes
+/// if it fails.
+expected<void> await_driver(const pmix_session& session) {
+  auto deadline = std::chrono::steady_clock::now() + init_patience;
+  for (;;) {
+    TROUPE_TRY(auto found, session.find(driver_name));
+    if (found)
+      return {};
+    if (std::chrono::steady_clock::now() >= deadline)
+      return failure(ec::timeout,
+                     concat("rank 0 has not called troupe::init within ",
+                            init_patience.count(), " s"));
+    std::this_thread::sleep_for(probe_interval);
+  }
+}
+
+/// Takes part in the run of *orders*, again if the driver drops this host,
 /// until the run called *next* is published. Nothing if the agent can serve
 /// other runs.
 std::optional<agent_exit> serve_run(const pmix_session& session,
@@ -78,7 +103,7 @@ expected<void> lead_mpi() {
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
   TROUPE_TRY(own.session, pmix_session::open());
   own.owner = {};
-  return {};
+  return own.session->publish(driver_name, {});
 }
 
 expected<int> mpi_host_count() {
@@ -99,6 +124,8 @@ agent_exit serve_mpi() {
   auto session = pmix_session::open();
   if (!session)
     return failed(session.error());
+  if (auto ok = await_driver(**session); !ok)
+    return failed(ok.error());
   for (int run = 0;; ++run) {
     auto ticket = (*session)->wait_for(ticket_name(run));
     if (!ticket)

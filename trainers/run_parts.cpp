@@ -20,6 +20,8 @@
 #include "troupe/runtime/hosts/network_addresses.hpp"
 #include "troupe/runtime/process/spawner.hpp"
 #include "troupe/runtime/process/threads.hpp"
+#include "troupe/runtime/rank_logs.hpp"
+#include "troupe/runtime/run_layout.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/text.hpp"
 #include "troupe/runtime/timing.hpp"
@@ -255,7 +257,8 @@ expected<void> run_starter::plan() {
     TROUPE_TRY(own_address_, find_address());
     if (around_.console && shares_of(request_).front().ranks == 0) {
       TROUPE_TRY(auto follower,
-                 log_follower::start(plan_.run_path + "/logs/rank_0.log",
+                 log_follower::start(concat(plan_.run_path, '/',
+                                            run_layout::logs, '/', log_name(0)),
                                      around_.console));
       run_->rank_zero.emplace(std::move(follower));
     }

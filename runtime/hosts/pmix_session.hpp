@@ -34,8 +34,8 @@ public:
   expected<void> publish(const std::string& name, const std::string& text);
 
   /// The text of *name*, which may be published later: waits for that without
-  /// a limit. The server ends this process if another one fails, but not if one
-  /// ends with 0 before it has opened a session.
+  /// a limit. The server ends this process if another one fails that has opened
+  /// a session.
   expected<std::string> wait_for(const std::string& name) const;
 
   /// The text of *name* if it is published already.

@@ -358,7 +358,7 @@ void hierarchical_collectives::scatter(const call& x,
                                        const std::vector<const std::byte*>& in,
                                        std::byte* out, std::size_t bytes) {
   auto from = host_of(x.fingerprint.root);
-  // Who has the parts of this host's ranks.
+  // The local rank that holds the parts of this host's ranks.
   auto giver =
     from == index_ ? x.fingerprint.root - hosts_[from].first_rank : 0;
   std::vector<std::byte> all;

@@ -158,7 +158,7 @@ TEST_F(stream_run_test, another_number_of_ranks_continues_with_the_same_order) {
 
 TEST_F(stream_run_test, ranks_with_fewer_samples_repeat_some_until_all_end) {
   // 0, 3, 6, ... 33 samples: rank 0 has 90, rank 1 has 108.
-  auto done = run({.base = 0, .growth = 3}, 2);
+  auto done = run({.base = 0, .growth = 3, .workers = 2}, 2);
   ASSERT_FALSE(done.error) << done.error->message;
   auto all = batches(done);
   EXPECT_EQ(all.size(), 27u); // those of rank 1

@@ -41,10 +41,12 @@ struct stream_loader_options {
   std::uint64_t seed = 0;
   /// What becomes of ranks whose shards end earlier than those of others.
   troupe::tail tail = troupe::tail::pad;
-  /// Threads that read ahead, each some of the rank's shards; 0 reads in the
-  /// thread of the loop. They do not change the order.
+  /// Threads that read ahead, each some of the rank's shards; one more makes
+  /// batches of their samples. They do not change the order. 0 does both in the
+  /// thread of the loop.
   int workers = 0;
-  /// Batches' worth of samples that each worker may read ahead.
+  /// Batches' worth of samples that each worker may read ahead, and batches
+  /// that are ready or being made.
   int prefetch = 2;
   /// Whether batches arrive on the rank's device.
   bool move_to_device = true;

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <exception>
 #include <functional>
 #include <iterator>
 #include <limits>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <utility>
 #include <vector>
 
@@ -21,6 +23,145 @@ namespace internal {
 std::vector<std::int64_t> sum_over_ranks(train_context& context,
                                          std::vector<std::int64_t> x);
 
+/// What a loop over a stream of *Dataset* yields.
+template <class Dataset>
+using stream_batch = decltype(collate_by(
+  std::declval<const Dataset&>(), std::vector<stream_sample<Dataset>>{}));
+
+/// A batch on its way to the device.
+template <class Batch>
+struct sent_batch {
+  Batch data;
+  device_transfer::ticket ticket;
+};
+
+/// A rank's next samples, as a batch if it need not wait for the other ranks.
+template <class Dataset>
+struct found_samples {
+  std::int64_t size() const noexcept {
+    return static_cast<std::int64_t>(shards.size());
+  }
+
+  std::vector<int> shards; ///< Of each sample.
+  std::optional<sent_batch<stream_batch<Dataset>>> batch;
+  std::exception_ptr failure; ///< Why there is no batch of them.
+  /// Those that still have to become a batch, and those that padding repeats.
+  std::vector<stream_sample<Dataset>> samples;
+};
+
+/// Merges the samples of a rank's shards, read ahead by threads of its own if
+/// there are workers, and makes batches of them. One thread calls `next`, any
+/// thread `put_together`.
+template <class Dataset>
+class stream_batches {
+public:
+  using sample = stream_sample<Dataset>;
+  using batch = sent_batch<stream_batch<Dataset>>;
+  using found = found_samples<Dataset>;
+
+  /// *shards* of the rank, with the samples that were taken of each. *waits*:
+  /// ranks agree on each step.
+  stream_batches(std::shared_ptr<const Dataset> dataset,
+                 std::vector<std::pair<stream_shard, std::int64_t>> shards,
+                 const stream_loader_options& options, bool waits,
+                 device_transfer transfer)
+    : dataset_(std::move(dataset)), first_shard_(shards.front().first),
+      options_(options), waits_(waits), transfer_(std::move(transfer)),
+      samples_(make_sources(shards)) {}
+
+  /// Samples of the next batch; none once all shards have ended. What the
+  /// dataset throws when it reads, it throws each time.
+  found next(const std::stop_token& stop = {}) {
+    auto result = read(stop);
+    auto is_whole = result.size() == options_.batch_size;
+    auto is_padded = waits_ && options_.tail == tail::pad;
+    auto repeats = is_padded && std::exchange(is_first_, false);
+    // Ranks agree on the size of a part, or leave it out.
+    if (!is_whole && (is_padded || options_.tail == tail::drop_last))
+      return result;
+    if (result.samples.empty())
+      return result;
+    try {
+      result.batch.emplace(put_together(
+        repeats ? result.samples : std::exchange(result.samples, {})));
+    } catch (...) {
+      result.failure = std::current_exception();
+    }
+    return result;
+  }
+
+  /// The batch of *samples*. Throws as `throw_collate_error`.
+  batch put_together(std::vector<sample> samples) const {
+    auto n = samples.size();
+    try {
+      batch result{collate_by(*dataset_, std::move(samples)), {}};
+      if (has_collate<Dataset, sample> && options_.check_rows)
+        check_rows(result.data, static_cast<std::int64_t>(n));
+      result.ticket = transfer_.send(tensors_in(result.data));
+      return result;
+    } catch (...) {
+      throw_collate_error(first_shard_, n);
+    }
+  }
+
+private:
+  using item = stream_item<sample>;
+  using reader = shard_reader<Dataset>;
+  using ahead = ordered_prefetcher<std::optional<item>>;
+  using source = typename merged_samples<sample>::source;
+
+  std::vector<source>
+  make_sources(const std::vector<std::pair<stream_shard, std::int64_t>>& mine) {
+    auto workers =
+      std::min(static_cast<std::size_t>(options_.workers), mine.size());
+    auto parts = std::max<std::size_t>(workers, 1);
+    std::vector<source> result;
+    for (std::size_t i = 0; i < parts; ++i) {
+      std::vector<std::pair<stream_shard, std::int64_t>> part;
+      for (auto k = i; k < mine.size(); k += parts)
+        part.push_back(mine[k]);
+      auto shards = std::make_shared<reader>(dataset_, part);
+      if (workers == 0) {
+        result.push_back([shards] { return shards->next(); });
+        continue;
+      }
+      readers_.emplace_back(
+        new ahead(std::numeric_limits<std::int64_t>::max(), 1,
+                  options_.batch_size * options_.prefetch,
+                  [shards](std::stop_token, int, std::int64_t) {
+                    use_no_operator_threads(); // one core a worker
+                    return shards->next();
+                  }));
+      result.push_back(
+        [thread = readers_.back().get()] { return *thread->next(); });
+    }
+    return result;
+  }
+
+  found read(const std::stop_token& stop) {
+    found result;
+    while (result.size() < options_.batch_size) {
+      if (stop.stop_requested())
+        throw run_stopped{{ec::stopped, "no one waits for this batch"}};
+      auto next = samples_.next();
+      if (!next)
+        break;
+      result.shards.push_back(next->shard);
+      result.samples.push_back(std::move(next->value));
+    }
+    return result;
+  }
+
+  std::shared_ptr<const Dataset> dataset_;
+  stream_shard first_shard_;
+  stream_loader_options options_;
+  bool waits_;
+  bool is_first_ = true;
+  device_transfer transfer_;
+  std::vector<owned_ptr<ahead>> readers_;
+  merged_samples<sample> samples_; // last: it uses the readers
+};
+
 } // namespace internal
 
 /// This rank's batches of an iterable dataset, epoch by epoch, used as a
@@ -30,14 +171,13 @@ std::vector<std::int64_t> sum_over_ranks(train_context& context,
 ///
 /// A pass begins at the start of the epoch, or where `load_state` says. Leaving
 /// the loop early joins the threads that read ahead, once each has its current
-/// sample. An exception of the dataset ends the pass. Belongs to the thread of
-/// the loop; one pass at a time.
+/// sample or batch. An exception of the dataset ends the pass. Belongs to the
+/// thread of the loop; one pass at a time.
 template <iterable_dataset Dataset>
 class stream_loader {
 public:
   using sample = internal::stream_sample<Dataset>;
-  using batch = decltype(internal::collate_by(std::declval<const Dataset&>(),
-                                              std::vector<sample>{}));
+  using batch = internal::stream_batch<Dataset>;
   static_assert(std::copy_constructible<sample>,
                 "samples of a stream are copied where tail::pad repeats them");
 
@@ -78,9 +218,9 @@ public:
   void load_state(const stream_state& x) { progress_.load_state(x); }
 
 private:
-  using item = internal::stream_item<sample>;
-  using reader = internal::shard_reader<Dataset>;
-  using ahead = internal::ordered_prefetcher<std::optional<item>>;
+  using found = internal::found_samples<Dataset>;
+  using batches = internal::stream_batches<Dataset>;
+  using ahead = internal::ordered_prefetcher<found>;
 
   static constexpr bool is_resumable() {
     if constexpr (requires { Dataset::resumable; })
@@ -106,11 +246,20 @@ public:
   using iterator_concept = std::input_iterator_tag;
 
   explicit iterator(stream_loader& loader)
-    : loader_(&loader), mine_(loader.progress_.shards()),
-      samples_(make_sources()) {
-    taken_.resize(static_cast<std::size_t>(options().shards));
-    for (auto& [shard, taken] : mine_)
+    : loader_(&loader), taken_(static_cast<std::size_t>(options().shards)) {
+    auto mine = loader.progress_.shards();
+    for (auto& [shard, taken] : mine)
       taken_[static_cast<std::size_t>(shard.index)] = taken;
+    batches_ =
+      std::make_shared<batches>(loader.dataset_, std::move(mine), options(),
+                                loader.progress_.in_step(), loader.transfer_);
+    if (options().workers > 0)
+      ahead_.reset(new ahead(
+        std::numeric_limits<std::int64_t>::max(), 1, options().prefetch,
+        [all = batches_](const std::stop_token& stop, int, std::int64_t) {
+          internal::use_no_operator_threads();
+          return all->next(stop);
+        }));
     ++*this;
   }
 
@@ -119,13 +268,15 @@ public:
   iterator& operator++() {
     current_.reset();
     loader_->in_batch_ = -1;
-    auto found = read();
-    auto own = static_cast<std::int64_t>(found.size());
+    auto next = take();
+    auto own = next.size();
+    for (auto shard : next.shards)
+      ++taken_[static_cast<std::size_t>(shard)];
     auto offers = loader_->progress_.offer(taken_, own);
     if (loader_->progress_.in_step())
       offers = internal::sum_over_ranks(*loader_->context_, std::move(offers));
     if (auto size = loader_->progress_.agree(offers)) {
-      current_.emplace(put_together(std::move(found), *size));
+      complete(std::move(next), static_cast<std::size_t>(*size));
       loader_->in_batch_ = own;
     }
     return *this;
@@ -139,78 +290,33 @@ private:
     return loader_->progress_.options();
   }
 
-  std::vector<typename internal::merged_samples<sample>::source>
-  make_sources() {
-    auto workers = std::min<std::size_t>(
-      static_cast<std::size_t>(options().workers), mine_.size());
-    std::vector<typename internal::merged_samples<sample>::source> result;
-    for (std::size_t i = 0; i < std::max<std::size_t>(workers, 1); ++i) {
-      std::vector<std::pair<stream_shard, std::int64_t>> part;
-      for (auto k = i; k < mine_.size(); k += std::max<std::size_t>(workers, 1))
-        part.push_back(mine_[k]);
-      auto shards = std::make_shared<reader>(loader_->dataset_, part);
-      if (workers == 0) {
-        result.push_back([shards] { return shards->next(); });
-        continue;
-      }
-      threads_.emplace_back(
-        new ahead(std::numeric_limits<std::int64_t>::max(), 1,
-                  options().batch_size * options().prefetch,
-                  [shards](std::stop_token, int, std::int64_t) {
-                    internal::use_no_operator_threads(); // one core a worker
-                    return shards->next();
-                  }));
-      result.push_back(
-        [thread = threads_.back().get()] { return *thread->next(); });
-    }
-    return result;
-  }
-
-  /// The samples of the next batch, of this rank.
-  std::vector<sample> read() {
+  found take() {
     auto waits = loader_->activity_.wait_for_batch();
-    std::vector<sample> result;
-    auto full = static_cast<std::size_t>(options().batch_size);
-    while (result.size() < full) {
-      auto next = samples_.next();
-      if (!next)
-        break;
-      ++taken_[static_cast<std::size_t>(next->shard)];
-      result.push_back(std::move(next->value));
-    }
-    return result;
+    return ahead_ ? *ahead_->next() : batches_->next();
   }
 
-  batch put_together(std::vector<sample> found, std::int64_t size) {
-    auto wanted = static_cast<std::size_t>(size);
-    if (options().tail == tail::pad && loader_->progress_.in_step()) {
-      if (first_.empty())
-        first_ = found;
+  /// Makes *x* the current batch, of *wanted* samples.
+  void complete(found x, std::size_t wanted) {
+    if (first_.empty())
+      first_ = x.samples;
+    if (x.failure)
+      std::rethrow_exception(x.failure);
+    if (!x.batch) {
       if (first_.empty())
         loader_->progress_.throw_no_samples();
-      for (std::size_t i = 0; found.size() < wanted; ++i)
-        found.push_back(first_[i % first_.size()]);
+      for (std::size_t i = 0; x.samples.size() < wanted; ++i)
+        x.samples.push_back(first_[i % first_.size()]);
+      x.batch.emplace(batches_->put_together(std::move(x.samples)));
     }
-    try {
-      auto n = static_cast<std::int64_t>(found.size());
-      auto result = internal::collate_by(*loader_->dataset_, std::move(found));
-      if (internal::has_collate<Dataset, sample> && options().check_rows)
-        internal::check_rows(result, n);
-      auto tensors = internal::tensors_in(result);
-      auto ticket = loader_->transfer_.send(tensors);
-      loader_->transfer_.arrive(ticket, tensors);
-      return result;
-    } catch (...) {
-      internal::throw_collate_error(mine_.front().first, wanted);
-    }
+    current_.emplace(std::move(x.batch->data));
+    loader_->transfer_.arrive(x.batch->ticket, internal::tensors_in(*current_));
   }
 
   stream_loader* loader_;
-  std::vector<std::pair<stream_shard, std::int64_t>> mine_;
   std::vector<std::int64_t> taken_; // of each shard, as far as this rank knows
   std::vector<sample> first_;       // of this pass: what padding repeats
-  std::vector<internal::owned_ptr<ahead>> threads_;
-  internal::merged_samples<sample> samples_; // last: it uses the threads
+  std::shared_ptr<batches> batches_;
+  internal::owned_ptr<ahead> ahead_; // with workers; reads *batches_*
   mutable std::optional<batch> current_;
 };
 
@@ -225,7 +331,8 @@ data_loader_options common_options(const stream_loader_options& x);
 /// for options out of range.
 ///
 /// Samples are put into batches by the dataset's `collate(std::vector<sample>)
-/// const` or by `troupe::collate`, in the thread of the loop.
+/// const` or by `troupe::collate`. With `workers` a thread of its own does
+/// that, ahead of the loop, except for batches that padding fills.
 template <iterable_dataset Dataset>
 stream_loader<Dataset>
 prepare_data_loader(train_context& context,

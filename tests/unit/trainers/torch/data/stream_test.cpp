@@ -1,7 +1,9 @@
 #include "troupe/trainers/torch/data/stream_loader.hpp"
 
+#include <algorithm>
 #include <stdexcept>
 #include <string>
+#include <thread>
 
 #include <ATen/Functions.h>
 #include <gmock/gmock.h>
@@ -65,10 +67,21 @@ struct live_stream : counting_stream {
 struct own_batches : counting_stream {
   std::pair<at::Tensor, std::int64_t>
   collate(std::vector<std::int64_t> samples) const {
+    if (std::ranges::count(samples, refused) > 0)
+      throw std::runtime_error{"no batch can have this"};
     auto n = static_cast<std::int64_t>(samples.size());
     return {at::tensor(samples).slice(0, 0, n - missing), n};
   }
   std::int64_t missing = 0;
+  std::int64_t refused = -1;
+};
+
+/// A batch is the thread that put it together, for each of its samples.
+struct thread_batches : counting_stream {
+  std::vector<std::thread::id>
+  collate(const std::vector<std::int64_t>& samples) const {
+    return std::vector(samples.size(), std::this_thread::get_id());
+  }
 };
 
 train_context make_context() {
@@ -241,15 +254,48 @@ TEST(stream_test, lets_the_dataset_make_its_batches) {
   EXPECT_EQ((*position).second, 16);
 }
 
+TEST(stream_test, makes_its_batches_ahead_of_the_loop_if_it_has_workers) {
+  auto context = make_context();
+  for (int workers : {0, 1, 3}) {
+    auto loader =
+      prepare_data_loader(context, thread_batches{uneven},
+                          {.batch_size = 4, .shards = 5, .workers = workers});
+    int batches = 0; // the last one has two samples
+    for (auto& batch : loader) {
+      ++batches;
+      EXPECT_EQ(batch.front() == std::this_thread::get_id(), workers == 0);
+    }
+    EXPECT_EQ(batches, 5);
+  }
+}
+
 TEST(stream_test, refuses_a_batch_with_other_rows_than_samples) {
   auto context = make_context();
-  stream_loader_options options{.batch_size = 16, .shards = 5};
   const own_batches short_ones{uneven, 1};
-  EXPECT_THAT(failure_of(prepare_data_loader(context, short_ones, options)),
-              testing::AllOf(HasSubstr("batch of 16 samples"),
-                             HasSubstr("no tensor with 16 rows")));
-  options.check_rows = false;
-  EXPECT_EQ(failure_of(prepare_data_loader(context, short_ones, options)), "");
+  for (int workers : {0, 2}) {
+    stream_loader_options options{
+      .batch_size = 16, .shards = 5, .workers = workers};
+    EXPECT_THAT(failure_of(prepare_data_loader(context, short_ones, options)),
+                testing::AllOf(HasSubstr("batch of 16 samples"),
+                               HasSubstr("no tensor with 16 rows")));
+    options.check_rows = false;
+    EXPECT_EQ(failure_of(prepare_data_loader(context, short_ones, options)),
+              "");
+  }
+}
+
+TEST(stream_test, goes_past_a_batch_that_cannot_be_put_together) {
+  auto context = make_context();
+  for (int workers : {0, 2}) {
+    auto loader =
+      prepare_data_loader(context, own_batches{uneven, 0, 200},
+                          {.batch_size = 4, .shards = 5, .workers = workers});
+    // Sample 200 is in the first batch.
+    EXPECT_THROW(loader.begin(), train_error);
+    EXPECT_EQ(loader.state().taken, (numbers{1, 0, 1, 1, 1}));
+    loader.load_state(loader.state());
+    EXPECT_EQ((*loader.begin()).first[0].item<std::int64_t>(), 1);
+  }
 }
 
 TEST(stream_test, refuses_options_out_of_range) {

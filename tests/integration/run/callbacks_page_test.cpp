@@ -40,8 +40,8 @@ public:
   void after_report(const troupe::run_context& run,
                     const std::vector<troupe::metrics>& values,
                     const std::optional<troupe::checkpoint>&) override {
-    auto loss = values[0].at("loss").number();
-    std::ofstream{(run.folder(name()) / "losses.txt").string(), std::ios::app}
+    auto loss = values[0].number("loss");
+    troupe::fs::ofstream{run.folder(name()) / "losses.txt", std::ios::app}
       << run.report_index << ' ' << loss << '\n';
     if (std::isnan(loss))
       run.control.stop("the loss is NaN");

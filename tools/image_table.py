@@ -4,7 +4,8 @@
     python3 -m venv /tmp/venv && /tmp/venv/bin/pip install pillow==13.0.0
     /tmp/venv/bin/python tools/image_table.py tests/data/images
 
-A file .rgb has the rows of an image, three bytes a pixel.
+A file .rgb has the rows of an image, three bytes a pixel; .2.rgb and .4.rgb those of a JPEG that Pillow's draft mode decodes at that part of
+its size.
 """
 import math
 import sys
@@ -28,6 +29,10 @@ def save(name, image, **how):
     path = f"{out}/{name}"
     image.save(path, **how)
     open(path + ".rgb", "wb").write(Image.open(path).convert("RGB").tobytes())
+    for part in (2, 4) if name.endswith(".jpg") else ():
+        small = Image.open(path)
+        small.draft(None, (w // part, h // part))
+        open(f"{path}.{part}.rgb", "wb").write(small.convert("RGB").tobytes())
 
 
 save("colors.jpg", smooth, quality=90)

@@ -11,6 +11,7 @@
 
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/text.hpp"
+#include "troupe/trainers/torch/throw_invalid_argument.hpp"
 #include "troupe/trainers/train_error.hpp"
 
 namespace troupe {
@@ -57,7 +58,17 @@ at::Tensor from_inks(const at::Tensor& x) {
     .to(at::kByte);
 }
 
-decoded decode_jpeg(const std::string& file) {
+/// The smallest part of the sides whose shorter one has *least* pixels. Of
+/// eighths only those for which libjpeg-turbo has fast code.
+tjscalingfactor part_of(int width, int height, std::int64_t least) {
+  tjscalingfactor result{1, 1};
+  auto shorter = std::min(width, height);
+  for (int n = 2; n <= 8 && least > 0 && (shorter + n - 1) / n >= least; n *= 2)
+    result.denom = n;
+  return result;
+}
+
+decoded decode_jpeg(const std::string& file, std::int64_t least) {
   std::unique_ptr<void, end_decompression> turbo{tjInitDecompress()};
   if (!turbo)
     return reason{"libjpeg-turbo does not start"};
@@ -66,6 +77,9 @@ decoded decode_jpeg(const std::string& file) {
                           &height, &sampling, &space)
       != 0)
     return reason{tjGetErrorStr2(turbo.get())};
+  auto part = part_of(width, height, least);
+  width = TJSCALED(width, part);
+  height = TJSCALED(height, part);
   auto has_inks = space == TJCS_CMYK || space == TJCS_YCCK;
   auto pixels = new_pixels(height, width, has_inks ? 4 : 3);
   if (!pixels)
@@ -102,10 +116,10 @@ decoded decode_png(const std::string& file) {
   return channels_first(*pixels);
 }
 
-decoded decode(const std::string& file) {
+decoded decode(const std::string& file, const image_options& how) {
   auto begins = [&](std::string_view x) { return file.starts_with(x); };
   if (begins("\xff\xd8"))
-    return decode_jpeg(file);
+    return decode_jpeg(file, how.decode_at_least);
   if (begins("\x89PNG"))
     return decode_png(file);
   return reason{file.empty() ? "it is empty" : "it is neither JPEG nor PNG"};
@@ -113,9 +127,12 @@ decoded decode(const std::string& file) {
 
 } // namespace
 
-at::Tensor read_image(const fs::path& path) {
+at::Tensor read_image(const fs::path& path, const image_options& how) {
+  if (how.decode_at_least < 0)
+    throw_invalid_argument("image_options.decode_at_least is ",
+                           how.decode_at_least, " pixels, below 0");
   auto file = value_or_throw(read_file(path, max_image_bytes));
-  auto result = decode(file);
+  auto result = decode(file, how);
   if (!result)
     throw train_error{{ec::corrupt, concat(path.string(),
                                            " is not an image "

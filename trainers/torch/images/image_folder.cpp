@@ -5,7 +5,6 @@
 #include <cctype>
 
 #include "troupe/runtime/storage/durable_file.hpp"
-#include "troupe/trainers/torch/images/image_file.hpp"
 #include "troupe/trainers/torch/throw_invalid_argument.hpp"
 
 namespace troupe {
@@ -72,8 +71,9 @@ std::vector<fs::path> images_below(const fs::path& folder) {
 
 } // namespace
 
-image_folder::image_folder(const fs::path& root, image_transform transform)
-  : transform_(std::move(transform)) {
+image_folder::image_folder(const fs::path& root, image_transform transform,
+                           image_options how)
+  : transform_(std::move(transform)), how_(how) {
   auto found = std::make_shared<content>();
   found->root = root;
   found->classes = folders_in(root);
@@ -101,7 +101,7 @@ std::int64_t image_folder::size() const noexcept {
 image_folder::sample image_folder::get(std::int64_t index,
                                        at::Generator random) const {
   auto file = path(index);
-  auto image = read_image(file);
+  auto image = read_image(file, how_);
   try {
     return {transform_(std::move(image), random), label(index)};
   } catch (const train_error& x) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "troupe/runtime/fs.hpp"
+#include "troupe/trainers/torch/images/image_file.hpp"
 #include "troupe/trainers/torch/images/image_transforms.hpp"
 
 namespace troupe {
@@ -29,7 +30,8 @@ public:
   /// Lists the files below *root*. Throws `train_error` that names the folder
   /// if it cannot be read, has no classes, or a class has no images; and a link
   /// to an image that is missing.
-  explicit image_folder(const fs::path& root, image_transform transform = {});
+  explicit image_folder(const fs::path& root, image_transform transform = {},
+                        image_options how = {});
 
   std::int64_t size() const noexcept;
 
@@ -47,6 +49,7 @@ private:
 
   std::shared_ptr<const content> content_;
   image_transform transform_;
+  image_options how_;
 };
 
 } // namespace troupe

@@ -116,6 +116,31 @@ TEST(image_file_test, reads_jpeg_as_pillow_does) {
   }
 }
 
+TEST(image_file_test, decodes_parts_of_a_large_jpeg_as_pillows_draft_does) {
+  for (auto [name, most] : std::map<std::string, int>{
+         {"colors", 1}, {"progressive", 1}, {"gray", 1}, {"inks", 2}}) {
+    auto path = data / (name + ".jpg");
+    auto part = [&](std::int64_t least) {
+      return read_image(path, {.decode_at_least = least});
+    };
+    auto half = rows_of(path.string() + ".2.rgb", 7, 11);
+    EXPECT_LE(difference(part(7), half), most) << name;
+    EXPECT_LE(difference(part(5), half), most) << name;
+    EXPECT_LE(difference(part(4), rows_of(path.string() + ".4.rgb", 4, 6)),
+              most)
+      << name;
+    EXPECT_EQ(part(1).sizes(), (std::vector<std::int64_t>{3, 2, 3})) << name;
+    EXPECT_TRUE(part(8).equal(read_image(path))) << name;
+    EXPECT_TRUE(part(100).equal(read_image(path))) << name;
+  }
+  EXPECT_EQ(read_image(data / "colors.png", {.decode_at_least = 4}).size(1),
+            14);
+  EXPECT_THAT(failure_of([] {
+                read_image(data / "colors.jpg", {.decode_at_least = -1});
+              }),
+              HasSubstr("decode_at_least is -1"));
+}
+
 TEST(image_file_test, names_a_file_that_is_no_image_and_why) {
   test::temporary_folder folder;
   auto with = [&](const std::string& name, const std::string& bytes) {
@@ -226,6 +251,14 @@ TEST_F(image_folder_test, numbers_classes_by_name_and_samples_by_path) {
   EXPECT_EQ(label, 1);
   EXPECT_EQ(difference(pixels, rows_of(data / "colors.png.rgb", 14, 21)), 0);
   EXPECT_EQ(images.get(0, random_of(0)).second, 0);
+}
+
+TEST_F(image_folder_test, decodes_its_files_at_the_size_asked_for) {
+  const image_folder images{root_.path(), resize(4), {.decode_at_least = 4}};
+  EXPECT_TRUE(
+    images.get(1, random_of(1))
+      .first.equal(read_image(data / "colors.jpg", {.decode_at_least = 4})));
+  EXPECT_EQ(images.get(2, random_of(2)).first.size(1), 4); // the PNG, resized
 }
 
 TEST_F(image_folder_test, names_a_folder_without_images) {

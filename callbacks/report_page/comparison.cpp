@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "troupe/callbacks/report_page/chart_data.hpp"
-#include "troupe/callbacks/report_page/digest_reader.hpp"
 #include "troupe/callbacks/report_page/html_page.hpp"
 #include "troupe/callbacks/report_page/page_data.hpp"
 #include "troupe/callbacks/report_page/page_text.hpp"
@@ -67,26 +66,27 @@ private:
   std::vector<comparison::setting> rows_;
 };
 
-expected<comparison::run> read_compared(const fs::path& path) {
-  comparison::run result;
-  result.path = path;
-  result.facts = read_main_facts(path);
-  auto journal = digest_reader::open(path);
-  if (!journal && journal.error().code == ec::invalid_argument)
-    return tl::unexpected{journal.error()};
-  auto is_read = journal.and_then([&](digest_reader& x) {
-    auto whole = x.read();
-    result.digest = x.digest();
-    return whole;
-  });
+expected<void> read_journal(comparison::run& x) {
+  if (!x.journal) {
+    TROUPE_TRY(auto journal, digest_reader::open(x.path));
+    x.journal = std::make_shared<digest_reader>(std::move(journal));
+  }
+  return x.journal->read();
+}
+
+expected<void> read_compared(comparison::run& x) {
+  x.facts = read_main_facts(x.path);
+  auto is_read = read_journal(x);
+  if (!is_read && !x.journal && is_read.error().code == ec::invalid_argument)
+    return is_read;
   if (!is_read)
-    result.facts.complaints.push_back(is_read.error().message);
-  return result;
+    x.facts.complaints.push_back(is_read.error().message);
+  return {};
 }
 
 void append_compared_run(std::string& out, const comparison::run& x) {
   object_writer to{out};
-  auto& digest = x.digest;
+  auto& digest = x.digest();
   append_name(to.begin("name"), x.label);
   append_text(to.begin("path"), x.path.string());
   append_text(to.begin("status"), status_of(x.facts, digest));
@@ -136,12 +136,18 @@ std::string title_of(const comparison& x) {
 
 } // namespace
 
+const journal_digest& comparison::run::digest() const {
+  static const journal_digest none;
+  return journal ? journal->digest() : none;
+}
+
 std::optional<best_value> best_of(const comparison::run& x) {
   if (!x.facts.state)
     return std::nullopt;
   auto& rule = x.facts.state->retention;
-  auto found = x.digest.reported.find(rule.checkpoint_score_attribute);
-  if (found == x.digest.reported.end())
+  auto& reported = x.digest().reported;
+  auto found = reported.find(rule.checkpoint_score_attribute);
+  if (found == reported.end())
     return std::nullopt;
   auto is_highest = rule.checkpoint_score_order == score_order::max;
   auto& total = found->second.total();
@@ -152,18 +158,24 @@ std::optional<best_value> best_of(const comparison::run& x) {
 }
 
 expected<comparison> compare_runs(std::span<const fs::path> paths) {
+  std::vector<comparison::run> runs;
+  for (auto& path : paths)
+    runs.emplace_back().path = path;
+  return compare_runs(std::move(runs));
+}
+
+expected<comparison> compare_runs(std::vector<comparison::run> runs) {
+  for (auto& run : runs)
+    TROUPE_TRY_VOID(read_compared(run));
   comparison result;
-  for (auto& path : paths) {
-    TROUPE_TRY(auto run, read_compared(path));
-    result.runs.push_back(std::move(run));
-  }
+  result.runs = std::move(runs);
   label_runs(result.runs);
-  setting_table config{paths.size()}, environment{paths.size()};
+  setting_table config{result.runs.size()}, environment{result.runs.size()};
   for (std::size_t i = 0; i < result.runs.size(); ++i) {
     auto& run = result.runs[i];
     for (auto& [name, value] : run.facts.config)
       config.add(i, name, value);
-    for (auto& [name, value] : run.digest.params)
+    for (auto& [name, value] : run.digest().params)
       config.add(i, name, value);
     for (auto& [name, value] : run.facts.environment)
       if (std::ranges::count(compared_labels, name) > 0)
@@ -181,11 +193,11 @@ std::string comparison_data(const comparison& x) {
   out.array_field("runs", x.runs, append_compared_run, ",\n");
   std::vector<labeled_digest> all;
   for (auto& run : x.runs)
-    all.push_back({run.label, &run.digest});
+    all.push_back({run.label, &run.digest()});
   auto left_out = append_compared_charts(out, all);
   std::vector<std::string> complaints;
   for (auto& run : x.runs)
-    for (auto& one : complaints_of(run.facts, run.digest))
+    for (auto& one : complaints_of(run.facts, run.digest()))
       complaints.push_back(run.label + ": " + one);
   if (left_out > 0)
     complaints.push_back(concat("There are more metrics than this page draws: ",

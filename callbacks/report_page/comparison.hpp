@@ -1,12 +1,13 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "troupe/callbacks/report_page/journal_digest.hpp"
+#include "troupe/callbacks/report_page/digest_reader.hpp"
 #include "troupe/callbacks/report_page/run_facts.hpp"
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/fs.hpp"
@@ -22,7 +23,9 @@ struct comparison {
     std::string label; ///< The folder's name; its path if another has it, too.
     fs::path path;
     run_facts facts;
-    journal_digest digest;
+    std::shared_ptr<digest_reader> journal; ///< nullptr: it has none.
+
+    const journal_digest& digest() const;
   };
 
   /// One setting, with its value in each run; nothing: the run has none.
@@ -51,6 +54,10 @@ std::optional<best_value> best_of(const comparison::run& x);
 /// Reads the runs in *paths*. What a run lacks is among the complaints of its
 /// facts. `ec::invalid_argument` if a path is not the folder of a run.
 expected<comparison> compare_runs(std::span<const fs::path> paths);
+
+/// The same of *runs* with `path` alone, or also with `journal`, of which only
+/// what is new is read.
+expected<comparison> compare_runs(std::vector<comparison::run> runs);
 
 /// All that a page about several runs shows, as one JSON object, which
 /// the script of `page/` draws:

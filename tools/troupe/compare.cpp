@@ -63,7 +63,7 @@ json_object values_json(const comparison& x,
                         journal_digest::curve_map journal_digest::*field) {
   auto result = json_object::object();
   for (std::size_t i = 0; i < x.runs.size(); ++i)
-    for (auto& [name, data] : x.runs[i].digest.*field) {
+    for (auto& [name, data] : x.runs[i].digest().*field) {
       auto& values = result[utf8_text(name)];
       if (values.is_null())
         values = json_object::array_t(x.runs.size());
@@ -129,7 +129,7 @@ expected<int> compare(const compare_arguments& x) {
     put_page(comparison_page(found), x.output, std::move(details)));
   auto code = done;
   for (auto& run : found.runs)
-    for (auto& complaint : complaints_of(run.facts, run.digest)) {
+    for (auto& complaint : complaints_of(run.facts, run.digest())) {
       complain(run.label + ": " + complaint);
       code = failed;
     }

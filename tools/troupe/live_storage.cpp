@@ -308,14 +308,18 @@ live_storage::comparison_json(const std::vector<std::string>& names) {
     return failure(ec::invalid_argument,
                    concat(names.size(), " runs were chosen; at most ",
                           max_compared_runs, " can be compared"));
-  std::vector<fs::path> paths;
+  std::vector<comparison::run> compared;
   for (auto& name : names) {
     auto i = runs_.find(name);
     if (i == runs_.end())
       return failure(ec::invalid_argument, "there is no run " + name);
-    paths.push_back(i->second.path);
+    auto& x = compared.emplace_back();
+    x.path = i->second.path;
+    x.journal = i->second.journal;
   }
-  TROUPE_TRY(auto found, compare_runs(paths));
+  TROUPE_TRY(auto found, compare_runs(std::move(compared)));
+  for (std::size_t i = 0; i < names.size(); ++i)
+    runs_.at(names[i]).journal = found.runs[i].journal;
   auto data = comparison_data(found);
   std::ranges::replace(data, '\n', ' '); // Only between elements of JSON.
   return "{\"comparison\":" + data + '}';
@@ -348,7 +352,7 @@ expected<std::string> live_storage::run_json(const std::string& name) {
   auto& facts = facts_of(x);
   if (!x.journal) {
     TROUPE_TRY(auto journal, digest_reader::open(x.path));
-    x.journal.emplace(std::move(journal));
+    x.journal = std::make_shared<digest_reader>(std::move(journal));
   }
   TROUPE_TRY_VOID(x.journal->read());
   auto data = page_data(read_run_facts(x.path), x.journal->digest());

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -77,7 +78,7 @@ private:
     int watch = -1;                 ///< Of its folder; another one: a new run.
     std::uint64_t read_version = 0; ///< At which `facts` was read.
     std::optional<found_run> facts;
-    std::optional<internal::digest_reader> journal;
+    std::shared_ptr<internal::digest_reader> journal; ///< nullptr: not open.
     internal::unique_fd driver; ///< Readable once its driver has ended.
   };
 

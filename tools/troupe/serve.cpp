@@ -6,12 +6,14 @@
 #include <csignal>
 #include <map>
 #include <memory>
+#include <set>
 #include <sstream>
 
 #include "tools/troupe/live_storage.hpp"
 #include "tools/troupe/storage.hpp"
 #include "tools/troupe/verbs.hpp"
 #include "troupe/callbacks/http/http_server.hpp"
+#include "troupe/callbacks/report_page/document_news.hpp"
 #include "troupe/callbacks/report_page/html_page.hpp"
 #include "troupe/callbacks/report_page/page_text.hpp"
 #include "troupe/runtime/process/secrets.hpp"
@@ -105,13 +107,31 @@ public:
   }
 
 private:
-  /// What was sent last of a topic: the list (no name), a run, a sweep, or
+  /// A document, and how the page draws it.
+  struct drawing {
+    std::string kind;
+    std::string text;
+
+    bool operator==(const drawing&) const = default;
+  };
+
+  /// What a client has.
+  struct received {
+    std::uint64_t version = 0; ///< `topic::text_version`; 0: nothing yet.
+    std::string kind;
+    std::optional<sent_document> document;
+    std::string topic;
+  };
+
+  /// What was made last of a topic: the list (no name), a run, a sweep, or
   /// several runs side by side (a line each).
   struct topic {
-    std::uint64_t version = 0; ///< Of which `text` is; 0: none yet.
-    std::string text;
+    std::uint64_t version = 0; ///< Of which `last` is; 0: none yet.
+    drawing last;
+    std::optional<sent_document> document;
     std::uint64_t text_version = 0; ///< The first one with this text.
     clock::time_point next;         ///< It is not made again earlier.
+    std::map<std::uint64_t, std::string> news; ///< By the version before.
   };
 
   served_answer choose(const served_request& x) {
@@ -216,27 +236,60 @@ private:
     return result;
   }
 
-  std::string made(const std::string& topic) {
+  drawing made(const std::string& topic) {
     if (topic.empty())
-      return event_of("runs", runs_.list_json());
+      return {"runs", runs_.list_json()};
     if (runs_.is_sweep(topic))
-      return event_of("sweep", runs_.sweep_json(topic));
+      return {"sweep", runs_.sweep_json(topic)};
     auto names = names_in(topic);
     auto data =
       names.size() > 1 ? runs_.comparison_json(names) : runs_.run_json(topic);
     if (data)
-      return event_of(names.size() > 1 ? "comparison" : "run", *data);
+      return {names.size() > 1 ? "comparison" : "run", std::move(*data)};
     json_object why;
     why["name"] = utf8_text(topic);
     why["message"] = utf8_text(data.error().message);
-    return event_of("problem", json::text_of(why));
+    return {"problem", json::text_of(why)};
+  }
+
+  /// Makes *x* again, which takes a share of the time only.
+  void make(topic& x, const std::string& name) {
+    auto begin = clock::now();
+    auto next = made(name);
+    x.version = version_of(name) + 1;
+    if (next != x.last) {
+      x.last = std::move(next);
+      x.document.emplace(x.last.text);
+      x.text_version = x.version;
+      x.news.clear();
+    }
+    auto end = clock::now();
+    x.next = end
+             + std::max<clock::duration>(shortest_pause,
+                                         (end - begin) * (rendering_share - 1));
+  }
+
+  /// What a client with *known* has to be sent: what has changed, or all.
+  static const std::string& event_for(const received& known, topic& x) {
+    auto [found, is_new] =
+      x.news.try_emplace(known.kind == x.last.kind ? known.version : 0);
+    if (!is_new)
+      return found->second;
+    auto begin = clock::now();
+    std::optional<std::string> news;
+    if (found->first != 0)
+      news = known.document->news_until(*x.document);
+    found->second =
+      news ? event_of("news", *news) : event_of(x.last.kind, x.last.text);
+    x.next += (clock::now() - begin) * rendering_share;
+    return found->second;
   }
 
   /// Sends what has changed to those who have taken all before; returns when
   /// the next is due.
   clock::time_point send_news(http_server& server) {
     auto next = clock::time_point::max();
-    std::map<std::uint64_t, std::uint64_t> sent;
+    std::map<std::uint64_t, received> sent;
     for (auto& x : server.idle_streams()) {
       served_request asked;
       asked.query = x.query;
@@ -245,39 +298,42 @@ private:
       // A run that is gone has version 0, which no one was sent yet.
       auto version = version_of(run) + 1;
       auto& topic = topics_[run];
-      auto known = sent_.find(x.id);
-      if (topic.version != version && clock::now() >= topic.next) {
-        auto begin = clock::now();
-        auto text = made(run);
-        topic.version = version_of(run) + 1;
-        if (text != topic.text) {
-          topic.text = std::move(text);
-          topic.text_version = topic.version;
-        }
-        auto end = clock::now();
-        topic.next = end
-                     + std::max<clock::duration>(
-                       shortest_pause, (end - begin) * (rendering_share - 1));
-      } else if (topic.version != version) {
+      if (topic.version != version && clock::now() >= topic.next)
+        make(topic, run);
+      else if (topic.version != version)
         next = std::min(next, topic.next);
-      }
-      auto last = known == sent_.end() ? 0 : known->second;
-      if (topic.version != 0 && topic.text_version != last)
-        server.send(x.id, topic.text);
-      sent[x.id] = topic.text_version;
+      auto& known = sent_[x.id];
+      if (topic.version != 0 && topic.text_version != known.version)
+        server.send(x.id, event_for(known, topic));
+      sent[x.id] = {topic.text_version, topic.last.kind, topic.document, run};
     }
     // Of streams that still read, what they were sent last.
-    for (auto& [id, version] : sent_)
+    for (auto& [id, known] : sent_)
       if (server.is_open(id))
-        sent.try_emplace(id, version);
+        sent.try_emplace(id, std::move(known));
     sent_ = std::move(sent);
+    forget_unread();
     return next;
+  }
+
+  /// Documents that no one reads any more go; when they may be made again,
+  /// stays.
+  void forget_unread() {
+    std::set<std::string> read;
+    for (auto& [id, known] : sent_)
+      read.insert(known.topic);
+    for (auto& [name, x] : topics_)
+      if (x.version != 0 && !read.contains(name)) {
+        topic unread;
+        unread.next = x.next;
+        x = std::move(unread);
+      }
   }
 
   live_storage runs_;
   std::string token_;
   std::map<std::string, topic> topics_;
-  std::map<std::uint64_t, std::uint64_t> sent_; ///< Versions by stream.
+  std::map<std::uint64_t, received> sent_; ///< By stream.
   clock::time_point next_look_;
   clock::time_point next_look_elsewhere_;
 };

@@ -1,12 +1,33 @@
 // -- the pages of `troupe serve`: all runs of a folder, one of them, or several side by side, as they change
 
-const live = { source: null, token: '', run: '', stop: null, chosen: new Set() };
+const live = { source: null, token: '', run: '', stop: null, chosen: new Set(), kind: '', document: null };
 
 /// The server takes several names, one a line, for a comparison.
 const compared = names => [...names].join('\n');
 const isCompared = name => name.includes('\n');
 
 const linkTo = run => `#${new URLSearchParams({ token: live.token, ...run ? { run } : {} })}`;
+
+const drawings = { runs: drawList, run: drawLiveRun, sweep: drawLiveSweep, comparison: drawLiveComparison, problem: ({ message }) => sayState(message) };
+
+function drawLive(kind, next) {
+  Object.assign(live, { kind, document: next });
+  drawings[kind](next);
+}
+
+/// What *old*, which stays as it is, becomes by *news* of the server; document_news.hpp tells what is in them.
+function changed(old, news) {
+  if ('is' in news) return news.is;
+  if ('keep' in news) {
+    const kept = old.slice(news.skip, news.skip + news.keep);
+    for (const [i, x] of Object.entries(news.items ?? {})) kept[i] = changed(kept[i], x);
+    return kept.concat(news.add);
+  }
+  const result = { ...old };
+  for (const name of news.gone ?? []) delete result[name];
+  for (const [name, x] of Object.entries(news.fields ?? {})) result[name] = changed(result[name], x);
+  return result;
+}
 
 /// Shows what the address asks for; anything else that was shown goes.
 function startLive() {
@@ -26,14 +47,11 @@ function startLive() {
   document.querySelector('header').replaceChildren(element('h1', {}, document.title));
   document.querySelector('main').replaceChildren(hint('Waiting for the server.'));
   live.source = new EventSource(`/events?${new URLSearchParams({ token: live.token, run: live.run })}`);
-  const on = (kind, draw) => live.source.addEventListener(kind, event => {
-    try { draw(JSON.parse(event.data)); } catch (error) { document.querySelector('main').replaceChildren(failure('This page', error)); }
+  const on = (kind, take) => live.source.addEventListener(kind, event => {
+    try { take(JSON.parse(event.data)); } catch (error) { document.querySelector('main').replaceChildren(failure('This page', error)); }
   });
-  on('runs', drawList);
-  on('run', drawLiveRun);
-  on('sweep', drawLiveSweep);
-  on('comparison', drawLiveComparison);
-  on('problem', ({ message }) => sayState(message));
+  for (const kind of Object.keys(drawings)) on(kind, next => drawLive(kind, next));
+  on('news', news => drawLive(live.kind, changed(live.document, news)));
   live.source.addEventListener('open', () => sayState(''));
   live.source.addEventListener('error', () => sayState(live.source.readyState === EventSource.CLOSED
     ? 'The server does not let this page in. Open the address that it printed; it serves 16 pages at once.'
@@ -51,7 +69,7 @@ function drawLiveRun({ name, state, can_stop: canStop, run }) {
 }
 
 function drawLiveComparison({ comparison }) {
-  drawCurves(comparison, false);
+  drawCurves({ ...comparison }, false);
 }
 
 /// Draws *next*, and leaves the reader's place in the page and its curves.

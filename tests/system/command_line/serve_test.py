@@ -61,16 +61,21 @@ class Server:
         return connection, connection.getresponse()
 
     @contextlib.contextmanager
-    def watch(self, run=""):
-        """The events of a stream: kind and document."""
+    def watch(self, run="", whole=True):
+        """The events of a stream: kind and document. With whole=False, news are not put into the documents."""
         connection, answer = self.open_stream(run)
         try:
             assert answer.status == 200, answer.status
             assert answer.headers["Content-Type"] == "text/event-stream"
-            yield self.events(answer)
+            yield self.documents(self.events(answer)) if whole else self.events(answer)
         finally:
             answer.close()
             connection.close()
+
+    def whole(self, run):
+        """The document of a reader that comes now."""
+        with self.watch(run, whole=False) as events:
+            return next(events)[1]
 
     @staticmethod
     def events(answer):
@@ -80,6 +85,29 @@ class Server:
                 kind = line.removeprefix("event: ").strip()
             elif line.startswith("data: "):
                 yield kind, json.loads(line.removeprefix("data: "))
+
+    @staticmethod
+    def documents(events):
+        last = (None, None)
+        for kind, x in events:
+            last = (last[0], changed(last[1], x)) if kind == "news" else (kind, x)
+            yield last
+
+
+def changed(old, news):
+    """What *old* becomes by *news*, as in page/live.js."""
+    if "is" in news:
+        return news["is"]
+    if isinstance(old, dict):
+        result = {name: x for name, x in old.items() if name not in news.get("gone", ())}
+        return result | {name: changed(old.get(name), x) for name, x in news.get("fields", {}).items()}
+    begin, end = news["skip"], news["skip"] + news["keep"]
+    if isinstance(old, str):
+        return old.encode("utf-16-le")[2 * begin:2 * end].decode("utf-16-le") + news["add"]
+    kept = old[begin:end]
+    for i, x in news.get("items", {}).items():
+        kept[int(i)] = changed(kept[int(i)], x)
+    return kept + news["add"]
 
 
 def until(events, condition):
@@ -141,6 +169,21 @@ class LiveTest(ServeTest):
             (loss,) = (x for x in last["run"]["groups"]["metrics"]["charts"] if x["title"] == "loss")
             self.assertEqual(loss["curves"][0]["mean"], [1, 0.5, 0.333333, 0.25])
             self.assertFalse(last["can_stop"])
+
+    def test_a_reader_gets_the_whole_document_once_and_then_what_is_new(self):
+        driver, gate = self.hold("live", "--steps", 40, "--every", 0)
+        server = self.serve()
+        with server.watch("live", whole=False) as events:
+            kind, document = next(events)
+            self.assertEqual([kind, document["state"], bool(document["run"]["environment"])], ["run", "running", True])
+            gate.close()
+            driver.wait(timeout=LIMIT_S)
+            while document["state"] != "finished" or document != server.whole("live"):
+                kind, news = next(events)
+                self.assertEqual(kind, "news")
+                self.assertNotIn("environment", news["fields"].get("run", {}).get("fields", {}))
+                document = changed(document, news)
+        self.assertEqual([document["state"], document["run"]["reports"]], ["finished", 40])
 
     def test_what_the_kernel_does_not_announce_is_looked_for(self):
         self.drive_elsewhere()
@@ -210,6 +253,22 @@ class ComparisonTest(ServeTest):
             self.runs.make("letters")
             x = until(events, lambda kind, x: kind == "comparison" and all(y["status"] == "finished" for y in x["comparison"]["runs"]))
             self.assertEqual([y["name"] for y in x["comparison"]["runs"]], ["digits", "letters"])
+
+    def test_of_a_journal_what_is_new_is_read(self):
+        journal = self.runs.make("digits", "--steps", 3000, "--every", 0) / "journal.jsonl"
+        _, gate = self.hold("live")
+        server = self.serve()
+
+        def bytes_read():
+            return int(Path(f"/proc/{server.process.pid}/io").read_text().split("rchar: ")[1].split()[0])
+        with server.watch("digits\nlive") as events:
+            next(events)
+            before = bytes_read()
+            self.assertGreater(before, journal.stat().st_size)
+            gate.close()
+            x = until(events, lambda _, x: x["comparison"]["runs"][1]["status"] == "finished")
+            self.assertLess(bytes_read() - before, journal.stat().st_size / 2)
+            self.assertEqual([y["reports"] for y in x["comparison"]["runs"]], [3000, 4])
 
     def test_too_many_runs_are_refused(self):
         self.runs.make("digits")
@@ -423,6 +482,8 @@ class BrowserTest(ServeTest):
         browser.run("document.querySelector('.stop button').click()")
         browser.wait(f"{state} === 'aborted'")
         driver.wait(timeout=LIMIT_S)
+        while browser.run("globalThis.seen = live.document") != server.whole("live run"):
+            browser.wait("live.document !== seen")
         self.assertFalse(browser.run("!!document.querySelector('.stop')"))
         browser.run("document.querySelector('nav[aria-label=Pages] a').click()")
         browser.wait("document.querySelector('h1').textContent === 'Runs' && document.querySelectorAll('main tbody tr').length === 2")

@@ -84,11 +84,24 @@ TEST(comparison_test,
   a.damage("{\"broken\n");
   fs::remove(b.path() / "journal.jsonl");
   auto x = comparison_of({a.path(), b.path()});
-  EXPECT_EQ(x.runs[0].digest.damage_count, 1u);
+  EXPECT_EQ(x.runs[0].digest().damage_count, 1u);
   EXPECT_THAT(x.runs[1].facts.complaints,
               ElementsAre(HasSubstr("journal.jsonl")));
   auto data = comparison_data(x);
   EXPECT_THAT(data, HasSubstr("1 line of the journal could not be read"));
+}
+
+TEST(comparison_test, a_later_comparison_reads_what_is_new_in_the_journals) {
+  scored_run a{{}, {1, 2}}, b{{}, {3}};
+  auto first = comparison_of({a.path(), b.path()});
+  // What was read already is not looked at again.
+  auto journal = a.path() / "journal.jsonl";
+  write_bytes(journal, std::string(bytes_of(journal).size() - 1, ' ') + '\n');
+  a.report({.index = 2, .seconds = 3, .values = {{{"loss", 0.5}}}});
+  auto next = compare_runs(std::move(first.runs)).value();
+  EXPECT_EQ(next.runs[0].digest().reports, 3u);
+  EXPECT_EQ(next.runs[0].digest().damage_count, 0u);
+  EXPECT_EQ(next.runs[1].digest().reports, 1u);
 }
 
 TEST(comparison_test, a_folder_that_is_no_run_is_refused) {

@@ -53,6 +53,14 @@ auto& facts_by(Read read, T& x) {
   return *x.facts;
 }
 
+std::vector<fs::path> paths_in(const storage_content& x) {
+  auto result = x.runs;
+  result.insert(result.end(), x.sweeps.begin(), x.sweeps.end());
+  for (auto& one : x.strange)
+    result.push_back(one.path);
+  return result;
+}
+
 /// Those of another folder that has its name now are read again.
 template <class T>
 void forget(T& x) {
@@ -155,19 +163,26 @@ void live_storage::look_at_names(const storage_content& content) {
   std::erase_if(sweeps_, [&](auto& x) { return !names.contains(x.first); });
 }
 
-expected<void> live_storage::rescan() {
+expected<storage_content> live_storage::read_content() const {
   auto found = look_into(path_);
   if (!found && found.error().code != ec::invalid_argument)
     return tl::unexpected{found.error()};
   TROUPE_TRY(auto itself, look_up(path_));
   if (!itself.is_folder())
     return failure(ec::storage, "the folder " + path_.string() + " is gone");
-  auto content = found ? std::move(*found) : storage_content{path_, {}, {}, {}};
+  return found ? std::move(*found) : storage_content{path_, {}, {}, {}};
+}
+
+void live_storage::take(storage_content content) {
+  known_ = paths_in(content);
   look_at_names(content);
   strange_ = std::move(content.strange);
   watch_all();
   ++version_;
-  return {};
+}
+
+expected<void> live_storage::rescan() {
+  return read_content().map([this](storage_content x) { take(std::move(x)); });
 }
 
 void live_storage::follow(const std::string& name) {
@@ -251,13 +266,7 @@ bool is_elsewhere(const T& x) {
 
 } // namespace
 
-bool live_storage::has_drivers_elsewhere() const {
-  auto is_one = [](auto& x) { return is_elsewhere(x.second); };
-  return std::ranges::any_of(runs_, is_one)
-         || std::ranges::any_of(sweeps_, is_one);
-}
-
-void live_storage::look_elsewhere() {
+expected<void> live_storage::look_elsewhere() {
   auto look = [this](auto& all) {
     for (auto& [name, x] : all)
       if (is_elsewhere(x))
@@ -265,6 +274,10 @@ void live_storage::look_elsewhere() {
   };
   look(runs_);
   look(sweeps_);
+  TROUPE_TRY(auto content, read_content());
+  if (paths_in(content) != known_)
+    take(std::move(content));
+  return {};
 }
 
 std::uint64_t live_storage::version(const std::string& name) const {

@@ -33,10 +33,10 @@ public:
   /// Takes note of what has changed. An error: the folder itself is gone.
   expected<void> look();
 
-  /// Whether a run or sweep that someone watches has its driver elsewhere: then
-  /// `look_elsewhere` finds out what has changed.
-  bool has_drivers_elsewhere() const;
-  void look_elsewhere();
+  /// The same of what another host has changed, which the kernel of this one
+  /// does not announce: runs and sweeps that came or went, and those whose
+  /// driver is elsewhere.
+  expected<void> look_elsewhere();
 
   /// From now on the trial *name*, as in `SWEEP/TRIAL`, is one of the runs, if
   /// it is there.
@@ -95,6 +95,8 @@ private:
   explicit live_storage(fs::path path) : path_(std::move(path)) {}
 
   expected<void> rescan();
+  expected<storage_content> read_content() const;
+  void take(storage_content content);
   void look_at_names(const storage_content& content);
   void watch_all();
   int watch(watch_map& to, const fs::path& folder, const std::string& name,
@@ -116,6 +118,7 @@ private:
   std::map<std::string, run> runs_;
   std::map<std::string, sweep> sweeps_;
   std::vector<strange_folder> strange_;
+  std::vector<fs::path> known_;        ///< All that was in the folder.
   std::vector<std::string> unwatched_; ///< Why a folder is not watched.
   std::uint64_t version_ = 1;
 };

@@ -81,9 +81,7 @@ public:
       std::vector<pollfd> waits{{signals.get(), POLLIN, 0}};
       auto until = clock::time_point::max();
       if (server.has_streams()) {
-        until = send_news(server);
-        if (runs_.has_drivers_elsewhere())
-          until = std::min(until, next_look_elsewhere_);
+        until = std::min(send_news(server), next_look_elsewhere_);
         // Further changes within the pause are one.
         if (clock::now() < next_look_)
           until = std::min(until, next_look_);
@@ -94,7 +92,7 @@ public:
       if (waits.front().revents != 0)
         return {};
       if (server.has_streams() && clock::now() >= next_look_elsewhere_) {
-        runs_.look_elsewhere();
+        TROUPE_TRY_VOID(runs_.look_elsewhere());
         next_look_elsewhere_ = clock::now() + elsewhere_interval;
       }
       if (server.has_streams() && clock::now() >= next_look_) {

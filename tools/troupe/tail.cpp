@@ -6,12 +6,14 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <ctime>
 #include <deque>
 #include <memory>
 #include <set>
 
 #include "tools/troupe/runs.hpp"
 #include "tools/troupe/verbs.hpp"
+#include "troupe/callbacks/status_text.hpp"
 #include "troupe/runtime/near_names.hpp"
 #include "troupe/runtime/process/descriptor.hpp"
 #include "troupe/runtime/run_layout.hpp"
@@ -112,6 +114,25 @@ unique_fd process_of(const found_run& run) {
   return unique_fd{static_cast<int>(fd)};
 }
 
+/// Of a driver on another host, such a silence is worth a line.
+constexpr std::time_t long_silence_s = 60;
+
+/// Whether *run*, whose driver is on another host, has been silent for long;
+/// says so unless that *is_known*.
+bool look_for_silence(const found_run& run, bool is_known) {
+  boost::system::error_code code;
+  auto last = fs::last_write_time(run.path / run_layout::journal, code);
+  auto seconds = code ? 0 : std::time(nullptr) - last;
+  if (seconds < long_silence_s)
+    return false;
+  if (!is_known)
+    complain(concat(run.name, " has written nothing for ",
+                    elapsed_text(static_cast<double>(seconds)),
+                    "; its driver is not on this host, and cannot be seen to "
+                    "have died"));
+  return true;
+}
+
 // The kernel says when the journal grows, the driver ends or no one reads our
 // output any longer; not what a driver on another host does.
 expected<void> follow(journal_reader& from, const fs::path& path, int& code,
@@ -120,6 +141,7 @@ expected<void> follow(journal_reader& from, const fs::path& path, int& code,
   auto first = read_run(path);
   auto driver = process_of(first);
   auto is_elsewhere = first.presence == driver_presence::elsewhere;
+  auto is_silent = false;
   auto show = [&](journaled_batch x) { print_row(x, args); };
   for (;;) {
     // What the driver wrote last is read after its end was seen.
@@ -139,6 +161,7 @@ expected<void> follow(journal_reader& from, const fs::path& path, int& code,
       complain(run.name + " is " + run.state_name());
       return {};
     }
+    is_silent = is_elsewhere && look_for_silence(run, is_silent);
     pollfd events[] = {{changes.get(), POLLIN, 0},
                        {driver.get(), POLLIN, 0},
                        {STDOUT_FILENO, 0, 0}};

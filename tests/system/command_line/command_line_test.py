@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 from pathlib import Path
 
@@ -381,6 +382,20 @@ class TailTest(CommandLineTest):
         output, errors = tail.communicate(timeout=LIMIT_S)
         self.assertEqual(len([*first, *output.splitlines()]), 4)
         self.assertIn("far is finished", errors)
+
+    def test_a_long_silence_of_a_driver_elsewhere_is_said(self):
+        self.drive_elsewhere()
+        driver, gate = self.runs.hold("far")
+        driver.kill()
+        driver.wait()
+        gate.close()
+        hour_ago = time.time() - 3600
+        os.utime(self.storage / "far/journal.jsonl", (hour_ago, hour_ago))
+        tail = subprocess.Popen([TROUPE, "tail", "far", "-s", self.storage, "--follow"], stdin=subprocess.DEVNULL,
+                                stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        self.assertRegex(tail.stderr.readline(), "far has written nothing for 1:00:[0-9]+; its driver is not on this host")
+        tail.kill()
+        tail.communicate()
 
     def test_what_the_kernel_does_not_announce_is_looked_for(self):
         self.drive_elsewhere()

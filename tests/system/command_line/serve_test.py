@@ -196,6 +196,17 @@ class LiveTest(ServeTest):
             gate.close()
             until(events, lambda kind, x: kind == "run" and x["run"]["reports"] == 4)
 
+    def test_runs_that_come_unannounced_are_listed(self):
+        self.runs.make("digits")
+        outside = self.runs.make("letters").rename(self.storage.parent / "letters")
+        prefix, afar = self.seen_from_afar()
+        server = Server(afar, prefix=prefix)
+        self.addCleanup(server.close)
+        with server.watch() as events:
+            until(events, lambda _, x: [y["name"] for y in x["runs"]] == ["digits"])
+            outside.rename(self.storage / "letters")
+            until(events, lambda _, x: [y["name"] for y in x["runs"]] == ["digits", "letters"])
+
     def test_the_end_of_a_killed_driver_is_seen_at_once(self):
         driver, gate = self.hold("live")
         server = self.serve()

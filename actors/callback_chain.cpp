@@ -2,7 +2,6 @@
 
 #include "troupe/actors/compat/messaging.hpp"
 #include "troupe/actors/protocol/error_code.hpp"
-#include "troupe/runtime/process/secrets.hpp"
 #include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
@@ -22,10 +21,6 @@ bool is_for_observers(const callback_event& x) {
   return std::holds_alternative<state_changed>(x)
          || std::holds_alternative<group_started>(x)
          || std::holds_alternative<group_ended>(x);
-}
-
-std::string name_of(std::size_t position, const std::string& name) {
-  return concat("callback actor ", position + 1, " (", name, ')');
 }
 
 std::string exit_text(const caf::error& reason) {
@@ -53,6 +48,25 @@ callback_done done(callback_outcome x) {
     answer.failures.push_back(std::move(error));
   answer.times = std::move(x.times);
   return answer;
+}
+
+callback_turns::outcome outcome_of(callback_done x) {
+  return {x.seconds,
+          x.abort,
+          std::move(x.failures),
+          std::move(x.times),
+          std::move(x.skipped),
+          std::move(x.orders)};
+}
+
+callback_done done(callback_turns::outcome x) {
+  return {x.seconds,
+          x.abort,
+          std::move(x.failures),
+          std::move(x.times),
+          std::move(x.skipped),
+          {},
+          std::move(x.orders)};
 }
 
 } // namespace
@@ -115,203 +129,148 @@ std::optional<std::size_t> size_above(std::size_t longest,
   return bytes.size() > longest ? std::optional{bytes.size()} : std::nullopt;
 }
 
+void callback_chain_state::set_up(pointer own, callback_chain_args given) {
+  self = own;
+  args = std::move(given);
+  auto on_down = [this](const caf::down_msg& x) {
+    for (std::size_t i = 0; i < args.actors.size(); ++i)
+      if (args.actors[i].actor.address() == x.source)
+        lose(i, x.reason);
+  };
+  std::vector<callback_turns::actor> known;
+  for (auto& x : args.actors) {
+    monitor(self, x.actor, on_down);
+    known.push_back({x.name, x.observes});
+  }
+  turns = callback_turns{std::move(known), static_cast<bool>(args.classes),
+                         args.callback_errors == callback_errors::abort};
+  watchdog = callback_watchdog{args.patience.timeout, args.patience.limit};
+  if (args.classes)
+    self->link_to(args.classes);
+}
+
 caf::result<callback_done> callback_chain_state::add(event x) {
   auto promise = self->make_response_promise<callback_done>();
-  rounds.push_back({std::move(x), promise, {}});
-  if (rounds.size() == 1 && !begin())
+  rounds.push_back({std::move(x), promise});
+  if (rounds.size() == 1) {
+    begin();
     call_next();
+  }
   return promise;
 }
 
-bool callback_chain_state::begin() {
-  current = 0;
-  if (classes) {
-    call_classes();
-    return true;
-  }
-  if (!left_classes.empty())
-    skip(left_classes);
-  return false;
-}
-
-void callback_chain_state::call_classes() {
-  calling_classes = true;
-  open_turn();
-  auto send = [this, mine = turn, last = links.empty()](auto& message) {
-    auto copy = last ? std::move(message) : message;
-    request(self, classes, caf::infinite, std::move(copy))
-      .then(
-        [this, mine](callback_done& x) {
-          if (calling_classes && mine == turn)
-            classes_answered(std::move(x));
-        },
-        [this, mine](caf::error& reason) {
-          if (calling_classes && mine == turn)
-            classes_answered({0, false, {from_caf(reason)}, {}, {}, {}});
-        });
-  };
-  std::visit(send, rounds.front().what);
-}
-
-void callback_chain_state::classes_answered(callback_done x) {
-  calling_classes = false;
-  close_turn();
-  rounds.front().answer = std::move(x);
-  call_next();
+void callback_chain_state::begin() {
+  auto& what = rounds.front().what;
+  turns.begin({hook_of(what), is_for_observers(what)});
 }
 
 // A loop, not a recursion: there may be many rounds without a call.
 void callback_chain_state::call_next() {
-  while (!ask_link()) {
-    auto& round = rounds.front();
-    round.promise.deliver(std::move(round.answer));
+  while (!rounds.empty()) {
+    if (auto turn = turns.next(now())) {
+      if (call(*turn))
+        return;
+      continue;
+    }
+    rounds.front().promise.deliver(done(turns.take_outcome()));
     rounds.pop_front();
-    if (rounds.empty() || begin())
-      return;
+    if (!rounds.empty())
+      begin();
   }
 }
 
-bool callback_chain_state::ask_link() {
-  auto& round = rounds.front();
-  while (current < links.size()) {
-    auto& x = links[current];
-    if (is_for_observers(round.what) && !x.who.observes) {
-      round.answer.times.push_back({x.who.name, 0});
-      ++current;
-      continue;
+bool callback_chain_state::call(const callback_turns::turn& x) {
+  if (x.actor) {
+    if (auto why = too_large_for(*x.actor); !why.empty()) {
+      turns.not_called(why, now());
+      return false;
     }
-    if (!x.gone) {
-      if (ask(x))
-        return true;
-      continue;
-    }
-    if (x.reason)
-      fail({std::exchange(x.reason, {})});
-    skip(name_of(current, x.who.name));
-    round.answer.times.push_back({x.who.name, 0});
-    ++current;
+    call_actor(x.number, *x.actor);
+  } else {
+    call_classes(x.number);
   }
-  return false;
-}
-
-bool callback_chain_state::ask(link& x) {
-  open_turn();
-  if (auto problem = too_large_for(x)) {
-    end_turn({std::move(problem)});
-    return false;
-  }
-  waiting = true;
-  // It understands all events that it is asked with.
-  auto whom = caf::actor_cast<run_observer_actor>(x.who.actor);
-  auto send = [this, &whom, mine = turn](const auto& message) {
-    request(self, whom, caf::infinite, message)
-      .then(
-        [this, mine](callback_done& done) {
-          if (waiting && mine == turn)
-            answered(std::move(done));
-        },
-        [this, mine](caf::error& reason) {
-          if (waiting && mine == turn)
-            refused(reason);
-        });
-  };
-  std::visit(send, rounds.front().what);
+  watchdog.asked(now(), args.now());
+  watch_turn();
   return true;
 }
 
-error callback_chain_state::too_large_for(const link& x) {
-  if (x.who.actor.node() == self->system().node())
+void callback_chain_state::call_classes(std::uint64_t turn) {
+  auto take = [this, turn](callback_done x) {
+    if (!turns.awaits(turn))
+      return;
+    turns.classes_answered(outcome_of(std::move(x)));
+    end_turn();
+  };
+  auto send = [&, last = args.actors.empty()](auto& message) {
+    auto copy = last ? std::move(message) : message;
+    request(self, args.classes, caf::infinite, std::move(copy))
+      .then([take](callback_done& x) { take(std::move(x)); },
+            [take](caf::error& reason) {
+              take({0, false, {from_caf(reason)}, {}, {}, {}});
+            });
+  };
+  std::visit(send, rounds.front().what);
+}
+
+void callback_chain_state::call_actor(std::uint64_t turn,
+                                      std::size_t position) {
+  // It understands all events that it is asked with.
+  auto whom = caf::actor_cast<run_observer_actor>(args.actors[position].actor);
+  auto send = [&](const auto& message) {
+    request(self, whom, caf::infinite, message)
+      .then(
+        [this, turn](callback_done& x) {
+          if (turns.awaits(turn))
+            answered(std::move(x.failures), std::move(x.order));
+        },
+        [this, turn, position](caf::error& reason) {
+          if (turns.awaits(turn))
+            refused(position, reason);
+        });
+  };
+  std::visit(send, rounds.front().what);
+}
+
+std::string callback_chain_state::too_large_for(std::size_t position) const {
+  if (args.actors[position].actor.node() == self->system().node())
     return {};
-  auto& event = rounds.front().what;
-  auto size = size_above(args.longest_message, event);
+  auto size = size_above(args.longest_message, rounds.front().what);
   if (!size)
     return {};
-  return {ec::callback_failed,
-          concat(name_of(current, x.who.name), " was not called: its ",
-                 hook_of(event), " takes ", *size,
-                 " bytes, and a message to another process holds ",
-                 args.longest_message)};
+  return concat("takes ", *size,
+                " bytes, and a message to another process holds ",
+                args.longest_message);
 }
 
-void callback_chain_state::answered(callback_done done) {
-  waiting = false;
-  auto& failures = done.failures;
-  links[current].refused = !failures.empty();
-  if (done.order)
-    rounds.front().answer.orders.push_back(std::move(*done.order));
-  for (auto& x : failures)
-    x = {ec::callback_failed,
-         name_of(current, links[current].who.name) + " failed in "
-           + std::string{hook_of(rounds.front().what)} + ": " + x.message};
-  end_turn(std::move(failures));
-  call_next();
+void callback_chain_state::answered(std::vector<error> failures,
+                                    std::optional<run_order> order) {
+  turns.answered(std::move(failures), std::move(order), now());
+  end_turn();
 }
 
-void callback_chain_state::refused(const caf::error& reason) {
+void callback_chain_state::refused(std::size_t position,
+                                   const caf::error& reason) {
   if (reason == caf::sec::request_receiver_down)
-    lose(current, {});
+    lose(position, {});
   else
-    answered({0, false, {{ec::callback_failed, text_of(reason)}}, {}, {}, {}});
+    answered({{ec::callback_failed, text_of(reason)}}, std::nullopt);
 }
 
 void callback_chain_state::lose(std::size_t position,
                                 const caf::error& reason) {
-  auto& x = links[position];
-  if (std::exchange(x.gone, true))
-    return;
-  auto asked = waiting && position == current;
-  // An exception that ends it is also its last answer: it counts once.
-  if (x.refused && !asked)
-    return;
-  x.reason = {ec::callback_failed, name_of(position, x.who.name) + ' '
-                                     + exit_text(reason)
-                                     + "; the run continues without it"};
-  if (asked) {
-    waiting = false;
-    skip(name_of(position, x.who.name));
-    end_turn({std::exchange(x.reason, {})});
-    call_next();
-  }
+  if (turns.lost(position, exit_text(reason), now()))
+    end_turn();
 }
 
-void callback_chain_state::fail(std::vector<error> failures) {
-  auto& answer = rounds.front().answer;
-  for (auto& x : failures) {
-    x.message = cut_reason(redacted(x.message));
-    answer.failures.push_back(std::move(x));
-    answer.abort = args.callback_errors == callback_errors::abort;
-  }
-}
-
-void callback_chain_state::skip(std::string who) {
-  rounds.front().answer.skipped.push_back(std::move(who));
-}
-
-void callback_chain_state::end_turn(std::vector<error> failures) {
-  close_turn();
-  std::chrono::duration<double> spent = self->clock().now() - called_at;
-  auto& answer = rounds.front().answer;
-  answer.seconds += spent.count();
-  answer.times.push_back({links[current].who.name, spent.count()});
-  fail(std::move(failures));
-  ++current;
+void callback_chain_state::end_turn() {
+  watchdog.answered();
+  call_next();
 }
 
 // -- those that do not answer
 
-void callback_chain_state::open_turn() {
-  ++turn;
-  called_at = self->clock().now();
-  watchdog.asked(called_at, args.now());
-  watch_turn();
-}
-
-void callback_chain_state::close_turn() {
-  watchdog.answered();
-}
-
 void callback_chain_state::watch_turn() {
-  auto next = watchdog.next_check(self->clock().now());
+  auto next = watchdog.next_check(now());
   if (!next || std::exchange(watchdog_is_set, true))
     return;
   self->run_delayed(*next, [this] { check_turn(); });
@@ -319,17 +278,17 @@ void callback_chain_state::watch_turn() {
 
 void callback_chain_state::check_turn() {
   watchdog_is_set = false;
-  auto now = self->clock().now();
-  auto waited = [&] {
-    return concat(watchdog.waited(now).count() / 1000, " s");
+  auto waited = [this] {
+    return concat(watchdog.waited(now()).count() / 1000, " s");
   };
-  switch (watchdog.check(now, args.now())) {
+  switch (watchdog.check(now(), args.now())) {
     case callback_watchdog::verdict::wait:
       break;
     case callback_watchdog::verdict::name:
       if (args.patience.note)
-        args.patience.note(current_callback() + " has not returned for "
-                           + waited() + "; the run waits for it");
+        args.patience.note(turns.current(running_class())
+                           + " has not returned for " + waited()
+                           + "; the run waits for it");
       break;
     case callback_watchdog::verdict::give_up:
       give_up(waited());
@@ -338,61 +297,26 @@ void callback_chain_state::check_turn() {
   watch_turn();
 }
 
-std::string callback_chain_state::current_callback() const {
-  if (waiting)
-    return name_of(current, links[current].who.name) + " in "
-           + std::string{hook_of(rounds.front().what)};
-  auto text = args.watch ? args.watch->text() : std::string{};
-  return text.empty() ? "the thread of the callbacks" : text;
+callback_turns::running_class callback_chain_state::running_class() const {
+  if (!args.watch)
+    return {};
+  return {args.watch->who(), args.watch->text()};
 }
 
 void callback_chain_state::give_up(const std::string& waited) {
-  error reason{ec::callback_failed, current_callback() + " did not return for "
-                                      + waited
-                                      + "; the run continues without it"};
-  if (waiting) {
-    links[current].gone = true;
-    waiting = false;
-    skip(name_of(current, links[current].who.name));
-    end_turn({std::move(reason)});
-    call_next();
-    return;
+  if (turns.give_up(waited, running_class(), now())) {
+    self->unlink_from(args.classes);
+    args.classes = nullptr;
+    if (args.patience.left_behind)
+      *args.patience.left_behind = true;
   }
-  reason.message += " and the callbacks beside it, whose thread is left behind";
-  left_classes = args.watch ? args.watch->who() : std::string{};
-  if (left_classes.empty())
-    left_classes = "a callback";
-  left_classes += " and those beside it";
-  skip(left_classes);
-  calling_classes = false;
-  self->unlink_from(classes);
-  classes = nullptr;
-  if (args.patience.left_behind)
-    *args.patience.left_behind = true;
-  close_turn();
-  fail({std::move(reason)});
-  call_next();
+  end_turn();
 }
 
 run_observer_actor::behavior_type
 callback_chain(callback_chain_state::pointer self, callback_chain_args args) {
   auto& state = state_of(self);
-  state.self = self;
-  auto on_down = [&state](const caf::down_msg& x) {
-    for (std::size_t i = 0; i < state.links.size(); ++i)
-      if (state.links[i].who.actor.address() == x.source)
-        state.lose(i, x.reason);
-  };
-  for (auto& x : args.actors) {
-    monitor(self, x.actor, on_down);
-    state.links.push_back({std::move(x)});
-  }
-  state.classes = std::move(args.classes);
-  state.args = std::move(args);
-  state.watchdog =
-    callback_watchdog{state.args.patience.timeout, state.args.patience.limit};
-  if (state.classes)
-    self->link_to(state.classes);
+  state.set_up(self, std::move(args));
   return {
     [&state](before_run& x) { return state.add(std::move(x)); },
     [&state](after_report& x) { return state.add(std::move(x)); },

@@ -17,6 +17,7 @@
 #include "troupe/actors/transport/frame_guard.hpp"
 #include "troupe/callbacks/callback_list.hpp"
 #include "troupe/runtime/config/run_config.hpp"
+#include "troupe/runtime/run/callback_turns.hpp"
 #include "troupe/runtime/run/callback_watchdog.hpp"
 #include "troupe/runtime/values/run_context.hpp"
 
@@ -90,66 +91,43 @@ struct callback_chain_state {
   using event = callback_event;
   using time_point = caf::actor_clock::time_point;
 
-  /// One of the user's actors.
-  struct link {
-    named_callback_actor who;
-    bool gone = false;
-    bool refused = false; ///< Its last answer was an error.
-    error reason; ///< Why it has ended, until that was counted as a failure.
-  };
-
-  /// An event under way along the chain.
+  /// An event under way along the chain, or one that waits for its turn.
   struct round {
     event what;
     caf::typed_response_promise<callback_done> promise;
-    callback_done answer;
   };
 
+  void set_up(pointer own, callback_chain_args given);
   caf::result<callback_done> add(event x);
+  void begin();
+  /// Calls the next callback, also of the next events, and answers for events
+  /// that are over.
+  void call_next();
+  /// Returns whether the call is under way.
+  bool call(const callback_turns::turn& x);
+  void call_classes(std::uint64_t turn);
+  void call_actor(std::uint64_t turn, std::size_t position);
+  /// Why the current event cannot be sent to the actor at *position*; its
+  /// connection would not survive that. Empty: it can.
+  std::string too_large_for(std::size_t position) const;
+  void answered(std::vector<error> failures, std::optional<run_order> order);
+  void refused(std::size_t position, const caf::error& reason);
+  void lose(std::size_t position, const caf::error& reason);
+  void end_turn();
 
-  /// An answer is open: watches how long it takes.
-  void open_turn();
-  void close_turn();
+  // -- those that do not answer
   void watch_turn();
   void check_turn();
-  /// The turn has exceeded its limit: continues without the current callback.
   void give_up(const std::string& waited);
-  std::string current_callback() const;
-
-  /// Begins the first waiting round. Returns whether the classes are called.
-  bool begin();
-  void call_classes();
-  void classes_answered(callback_done x);
-  /// Continues with the current actor, and with the next rounds, until an actor
-  /// is called.
-  void call_next();
-  /// Calls the current actor or one after it; false if none is left.
-  bool ask_link();
-  bool ask(link& x);
-  /// Why the current event cannot be sent to *x*; its connection would not
-  /// survive that.
-  error too_large_for(const link& x);
-  void answered(callback_done x);
-  void refused(const caf::error& reason);
-  void lose(std::size_t position, const caf::error& reason);
-  void fail(std::vector<error> failures);
-  /// *who* is not called in this round, or did not return from its call.
-  void skip(std::string who);
-  void end_turn(std::vector<error> failures);
+  callback_turns::running_class running_class() const;
+  time_point now() const { return self->clock().now(); }
 
   pointer self = nullptr;
   callback_chain_args args;
-  run_observer_actor classes; ///< Invalid: there are none, or no more.
-  std::vector<link> links;
-  std::deque<round> rounds;
-  std::size_t current = 0; ///< Of the links: whose turn it is.
-  std::uint64_t turn = 0;  ///< Number of the open call.
-  bool waiting = false;    ///< For the answer of link `current`.
-  bool calling_classes = false;
-  std::string left_classes; ///< The class that was left behind; empty: none.
+  callback_turns turns;
+  std::deque<round> rounds; ///< The first one has begun.
   callback_watchdog watchdog;
   bool watchdog_is_set = false;
-  time_point called_at;
 };
 
 /// Behavior of a USER CALLBACK actor that hands each event to the classes and

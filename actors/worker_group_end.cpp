@@ -41,12 +41,8 @@ void worker_group_state::end_loop(rank_loop_ended& x) {
   }
   a->loops[static_cast<std::size_t>(loop.rank)].ended = self->clock().now();
   cause_search::loop_ended(
-    a->tracker, {loop.rank, loop.reason, loop.stopped || x.was_in_call},
-    a->seen);
-  if (!loop.reason && !a->tracker.end_ordered()) {
-    if (auto ok = a->meetings.loop_ended(loop.rank); !ok)
-      a->tracker.record_misuse(loop.rank, ok.error().message);
-  }
+    a->tracker, a->meetings,
+    {loop.rank, loop.reason, loop.stopped, x.was_in_call}, a->seen);
   watch_exit(loop.rank);
   on_failure();
 }

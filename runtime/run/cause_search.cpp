@@ -37,8 +37,8 @@ std::vector<int> leavers(const attempt_tracker& attempt,
 // A rank that gave up on its peers is not the one to blame. The end of a call
 // or a collective may carry the order to end before `stop_loop` arrives, and a
 // loop may turn it into another exception.
-void cause_search::loop_ended(attempt_tracker& attempt, const loop_end& x,
-                              const snapshots& ranks) {
+void cause_search::loop_ended(attempt_tracker& attempt, rank_meetings& meetings,
+                              const loop_end& x, const snapshots& ranks) {
   auto& shown = of(x.rank, ranks);
   std::vector<int> late;
   if (x.reason.code == ec::timeout && shown.gave_up)
@@ -47,9 +47,14 @@ void cause_search::loop_ended(attempt_tracker& attempt, const loop_end& x,
     for (auto rank : late)
       attempt.timed_out(rank, x.reason.message);
   auto secondary = shown.failed == collective_failure::others;
-  auto by_order = x.by_order || x.reason.code == ec::stopped || secondary;
-  auto stopped = by_order && attempt.end_ordered();
+  auto may_know =
+    x.was_stopped || x.was_in_call || x.reason.code == ec::stopped || secondary;
+  auto stopped = may_know && attempt.end_ordered();
   attempt.loop_ended(x.rank, x.reason, stopped || !late.empty(), secondary);
+  if (x.reason || attempt.end_ordered())
+    return;
+  if (auto ok = meetings.loop_ended(x.rank); !ok)
+    attempt.record_misuse(x.rank, ok.error().message);
 }
 
 cause_search::step cause_search::failed(attempt_tracker& attempt,

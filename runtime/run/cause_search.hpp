@@ -27,6 +27,8 @@ namespace troupe::internal {
 ///   CS-3  A rank that has left and whose loop has not ended by then is to
 ///         blame, unless its process has ended: that end is the cause.
 ///   CS-4  Secondary failures are to blame as soon as no cause can come.
+///   CS-5  A loop that returns while others wait for it breaks a rule, unless
+///         all are to end.
 class cause_search {
 public:
   using duration = std::chrono::milliseconds;
@@ -50,8 +52,11 @@ public:
   /// The end of a loop.
   struct loop_end {
     int rank = 0;
-    error reason;          ///< `ec::none`: it returned.
-    bool by_order = false; ///< It was to end, and may have known it.
+    error reason;             ///< `ec::none`: it returned.
+    bool was_stopped = false; ///< It left because it was asked to.
+    /// It was in a call that the order to end has answered: it may have learned
+    /// of that before.
+    bool was_in_call = false;
   };
 
   /// What follows from a failure.
@@ -72,8 +77,8 @@ public:
 
   /// Records the end of a loop. One that gave up on ranks that are late in
   /// collectives blames those.
-  static void loop_ended(attempt_tracker& attempt, const loop_end& x,
-                         const snapshots& ranks);
+  static void loop_ended(attempt_tracker& attempt, rank_meetings& meetings,
+                         const loop_end& x, const snapshots& ranks);
 
   /// There may be another failure. To be called until the end is ordered.
   step failed(attempt_tracker& attempt, const snapshots& ranks,

@@ -30,10 +30,13 @@ protected:
     return ranks[static_cast<std::size_t>(rank)];
   }
 
+  void end_loop(const cause_search::loop_end& x) {
+    cause_search::loop_ended(attempt, meetings, x, ranks);
+  }
+
   /// The loop of *rank* ends with an exception.
-  void fail(int rank, ec code = ec::rank_failed, bool by_order = false) {
-    cause_search::loop_ended(attempt, {rank, {code, "it failed"}, by_order},
-                             ranks);
+  void fail(int rank, ec code = ec::rank_failed) {
+    end_loop({rank, {code, "it failed"}});
   }
 
   /// The same, because others had left a collective.
@@ -217,15 +220,52 @@ TEST_F(cause_search_test, blames_no_late_rank_once_all_are_to_end) {
 
 TEST_F(cause_search_test, an_end_by_order_is_none_of_its_own) {
   attempt.order_end();
-  fail(0, ec::rank_failed, true);
-  fail(1, ec::stopped);
+  end_loop({.rank = 0, .reason = {ec::rank_failed, "x"}, .was_stopped = true});
+  end_loop({.rank = 1, .reason = {ec::rank_failed, "x"}, .was_in_call = true});
   fail_by_others(2);
   EXPECT_FALSE(attempt.failed());
 }
 
+TEST_F(cause_search_test, an_end_for_the_order_shows_by_its_code) {
+  attempt.order_end();
+  fail(0, ec::stopped);
+  EXPECT_FALSE(attempt.failed());
+  fail(1, ec::rank_failed);
+  EXPECT_TRUE(is_to_blame(1)) << "it could not know of the order";
+}
+
 TEST_F(cause_search_test, an_end_before_the_order_is_a_failure) {
   fail(0, ec::stopped);
+  end_loop({.rank = 1, .reason = {ec::rank_failed, "x"}, .was_in_call = true});
   EXPECT_TRUE(is_to_blame(0));
+  EXPECT_TRUE(is_to_blame(1));
+}
+
+TEST_F(cause_search_test, CS_5_a_loop_that_others_wait_for_must_not_return) {
+  ASSERT_TRUE(meetings.arrive({.rank = 0}, t0));
+  end_loop({.rank = 1});
+  ASSERT_TRUE(is_to_blame(1));
+  EXPECT_EQ(attempt.failures().at(1).kind, failure::misuse);
+  EXPECT_TRUE(attempt.loop_over(1));
+}
+
+TEST_F(cause_search_test, CS_5_one_that_fails_breaks_no_such_rule) {
+  ASSERT_TRUE(meetings.arrive({.rank = 0}, t0));
+  fail(1);
+  EXPECT_EQ(attempt.failures().at(1).kind, failure::exception);
+}
+
+TEST_F(cause_search_test, CS_5_it_may_return_once_all_are_to_end) {
+  ASSERT_TRUE(meetings.arrive({.rank = 0}, t0));
+  attempt.order_end();
+  end_loop({.rank = 1});
+  EXPECT_FALSE(attempt.failed());
+}
+
+TEST_F(cause_search_test, a_loop_that_no_one_waits_for_may_return) {
+  end_loop({.rank = 1});
+  EXPECT_FALSE(attempt.failed());
+  EXPECT_TRUE(attempt.loop_over(1));
 }
 
 } // namespace

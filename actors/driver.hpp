@@ -14,6 +14,7 @@
 #include "troupe/actors/callback_chain.hpp"
 #include "troupe/actors/protocol/type_ids.hpp"
 #include "troupe/runtime/run/batch_queue.hpp"
+#include "troupe/runtime/run/follower_window.hpp"
 #include "troupe/runtime/run/leave_deadline.hpp"
 #include "troupe/runtime/run/run_ending.hpp"
 #include "troupe/runtime/run/run_monitor.hpp"
@@ -65,11 +66,8 @@ struct driver_state {
   /// An actor that follows the run; nothing waits for it but the end, shortly.
   struct follower {
     run_observer_actor actor;
-    std::size_t unanswered = 0;
+    follower_window window;
   };
-
-  /// Calls that a follower may not have answered before it gets no reports.
-  static constexpr std::size_t max_unanswered = 64;
 
   /// How long the end of the run waits for the followers' last answers.
   static constexpr auto followers_limit = std::chrono::seconds{2};
@@ -165,6 +163,8 @@ struct driver_state {
   void announce(const callback_event& x);
   void tell_followers(const callback_event& x);
   void tell(follower& x, const callback_event& what);
+  /// Of followers: answers that the end of the run waits for.
+  std::size_t last_calls() const;
   /// Whether there is anyone that *x* is unpacked for.
   bool has_listeners() const { return callbacks || !followers.empty(); }
 
@@ -205,7 +205,6 @@ struct driver_state {
   std::map<int, caf::actor> mailboxes; ///< By rank, of this attempt.
   int mailboxes_expected = 0; ///< Its world size; 0: none has been opened.
   std::vector<rank_observer_actor> rank_observers;
-  std::size_t last_calls = 0; ///< Followers that have yet to answer the end.
   run_status shown;
   leave_deadline leave_by;
   clock::time_point start_time;

@@ -74,7 +74,7 @@ bool driver_state::must_leave() const {
 
 void driver_state::take_next_step() {
   using step = run_ending::step;
-  switch (ending.next(callbacks_under_way + last_calls)) {
+  switch (ending.next(callbacks_under_way + last_calls())) {
     case step::wait:
       return;
     case step::store:

@@ -1,11 +1,24 @@
 // How the DRIVER notifies those that follow the run: actors that its caller or
 // another process has named, and callbacks about states of the run.
 
+#include <algorithm>
+
 #include "troupe/actors/compat/messaging.hpp"
 #include "troupe/actors/driver.hpp"
 #include "troupe/actors/protocol/error_code.hpp"
 
 namespace troupe::internal {
+
+namespace {
+
+follower_window::call call_of(const callback_event& x) {
+  using call = follower_window::call;
+  if (std::holds_alternative<after_report>(x))
+    return call::report;
+  return std::holds_alternative<after_run>(x) ? call::last : call::other;
+}
+
+} // namespace
 
 run_context driver_state::context_at(std::uint64_t attempt) const {
   auto run = args.context;
@@ -47,20 +60,17 @@ void driver_state::tell_followers(const callback_event& x) {
 }
 
 void driver_state::tell(follower& x, const callback_event& what) {
-  auto is_last = std::holds_alternative<after_run>(what);
-  if (x.unanswered >= max_unanswered
-      && std::holds_alternative<after_report>(what))
+  auto call = call_of(what);
+  auto is_elsewhere = x.actor.node() != self->system().node();
+  if (!x.window.takes(call)
+      || (is_elsewhere && size_above(longest_message, what)))
     return;
-  if (x.actor.node() != self->system().node()
-      && size_above(longest_message, what))
-    return;
-  ++x.unanswered;
-  last_calls += is_last;
-  auto answered = [this, who = x.actor.address(), is_last] {
+  x.window.called(call);
+  auto is_last = call == follower_window::call::last;
+  auto answered = [this, who = x.actor.address(), call, is_last] {
     for (auto& known : followers)
       if (known.actor.address() == who)
-        --known.unanswered;
-    last_calls -= is_last;
+        known.window.answered(call);
     if (is_last)
       take_next_step();
   };
@@ -76,6 +86,11 @@ void driver_state::tell(follower& x, const callback_event& what) {
         [answered](caf::error&) { answered(); });
   };
   std::visit(ask, what);
+}
+
+std::size_t driver_state::last_calls() const {
+  auto owes = [](const follower& x) { return x.window.owes_last(); };
+  return static_cast<std::size_t>(std::ranges::count_if(followers, owes));
 }
 
 } // namespace troupe::internal

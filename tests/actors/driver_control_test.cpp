@@ -261,7 +261,7 @@ TEST_F(driver_control_test, no_report_waits_for_one_that_does_not_answer) {
   follow();
   for (std::uint64_t i = 0; i < 100; ++i)
     EXPECT_TRUE(report(i)->value);
-  EXPECT_EQ(log->heard.size(), driver_state::max_unanswered);
+  EXPECT_EQ(log->heard.size(), follower_window::max_unanswered);
   finish();
   EXPECT_EQ(log->heard.back(), "after_run finished");
   EXPECT_FALSE(monitor->is_over());

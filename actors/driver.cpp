@@ -32,13 +32,9 @@ std::string text_of_delay(const run_state_machine& machine,
 // -- the run
 
 void driver_state::begin() {
-  auto is_done = !args.store->stop_reason().empty();
-  if (is_done) // Unless ranks may not have saved what they had.
-    is_done = !args.store->was_interrupted();
-  else if (auto enough = stops.judge(args.first.first_report)) {
-    decide_stop(*enough);
-    is_done = true;
-  }
+  if (auto enough = stops.begin(args.first.first_report))
+    store_stop(*enough);
+  auto is_done = stops.is_done();
   if (!callbacks) {
     if (is_done)
       apply(run_events::completed{});
@@ -67,10 +63,12 @@ void driver_state::preempt(const preempt_run& x) {
 }
 
 void driver_state::complete(const complete_run& x) {
-  if (ending.has_begun() || machine->state() >= run_state::shutting_down
-      || !args.store->stop_reason().empty())
+  if (machine->state() >= run_state::shutting_down)
     return;
-  decide_stop(x.reason.empty() ? "the run was asked to finish" : x.reason);
+  auto enough = stops.finish(x.reason);
+  if (!enough)
+    return;
+  store_stop(*enough);
   if (machine->state() == run_state::initializing)
     apply(run_events::completed{});
 }
@@ -293,7 +291,10 @@ void driver_state::set_up(pointer own, driver_args given) {
   leave_by = {args.stop_grace, args.longest_grace};
   start_time = clock::now();
   begin_time = self->clock().now();
-  stops = stop_judge{args.stop};
+  stops =
+    stop_judge{args.stop,
+               std::move(args.enough),
+               {args.store->stop_reason(), args.store->was_interrupted()}};
   rate.emplace(start_time);
   shown.reports = args.first.first_report;
   show();

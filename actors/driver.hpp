@@ -140,8 +140,8 @@ struct driver_state {
   void store_failed(pending_batch batch, const error& reason);
   /// Tells ranks to leave if the run ends with *batch* or has ended before.
   std::optional<stop_notice> judge(const report_batch& batch);
-  /// The run has trained enough: durable, so that a restart finishes it.
-  void decide_stop(const std::string& reason);
+  /// The run has trained enough for *reason*: makes that durable.
+  void store_stop(const std::string& reason);
   /// Does what waited for the commit that has just ended.
   void commit_over();
 

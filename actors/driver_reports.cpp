@@ -87,25 +87,18 @@ void driver_state::stored(std::optional<std::string> folder) {
 std::optional<stop_notice> driver_state::judge(const report_batch& batch) {
   auto elapsed = std::chrono::duration_cast<std::chrono::milliseconds>(
     self->clock().now() - begin_time);
-  auto enough = stops.judge(batch, elapsed);
-  if (args.enough) {
-    auto more = args.enough(batch);
-    enough = enough ? enough : more;
-  }
-  if (enough && args.store->stop_reason().empty())
-    decide_stop(*enough);
-  auto reason = args.store->stop_reason();
-  if (reason.empty())
+  if (auto enough = stops.judge(batch, elapsed))
+    store_stop(*enough);
+  if (stops.reason().empty())
     return std::nullopt;
-  return stop_notice{batch.index, std::move(reason), 0,
+  return stop_notice{batch.index, stops.reason(), 0,
                      stop_info::kind_type::finished};
 }
 
-void driver_state::decide_stop(const std::string& reason) {
-  auto text = redacted(reason); // It may be a loop's.
-  args.store->note_stop(text);
-  args.monitor->note("the run ends: " + text);
-  note_event("stop_decided", {{"reason", text}});
+void driver_state::store_stop(const std::string& reason) {
+  args.store->note_stop(reason);
+  args.monitor->note("the run ends: " + reason);
+  note_event("stop_decided", {{"reason", reason}});
 }
 
 void driver_state::store_failed(pending_batch batch, const error& reason) {

@@ -1,13 +1,46 @@
 #include "troupe/runtime/run/stop_judge.hpp"
 
+#include "troupe/runtime/process/secrets.hpp"
 #include "troupe/runtime/text.hpp"
 
 namespace troupe {
 
 namespace internal {
 
+stop_judge::stop_judge(stop_config config, report_judge other,
+                       earlier_stop before)
+  : config_(std::move(config)), other_(std::move(other)),
+    reason_(std::move(before.reason)),
+    is_unsaved_(!reason_.empty() && before.was_interrupted),
+    seen_(config_.metrics.size()) {}
+
+std::optional<std::string> stop_judge::begin(std::uint64_t reports) {
+  return decide(reason_of(reports));
+}
+
 std::optional<std::string>
 stop_judge::judge(const report_batch& x, std::chrono::milliseconds elapsed) {
+  auto reason = reason_of(x, elapsed);
+  // The other one sees each report.
+  auto another = other_ ? other_(x) : std::nullopt;
+  return decide(reason ? std::move(reason) : std::move(another));
+}
+
+std::optional<std::string> stop_judge::finish(const std::string& why) {
+  return decide(why.empty() ? "the run was asked to finish" : why);
+}
+
+std::optional<std::string>
+stop_judge::decide(std::optional<std::string> reason) {
+  if (!reason || !reason_.empty())
+    return std::nullopt;
+  reason_ = redacted(*reason); // It may be a loop's.
+  return reason_;
+}
+
+std::optional<std::string>
+stop_judge::reason_of(const report_batch& x,
+                      std::chrono::milliseconds elapsed) {
   std::optional<std::string> result;
   if (!x.stop_request.empty())
     result = x.stop_request;
@@ -31,14 +64,14 @@ stop_judge::judge(const report_batch& x, std::chrono::milliseconds elapsed) {
     }
   }
   if (!result)
-    result = judge(x.index + 1);
+    result = reason_of(x.index + 1);
   if (!result && config_.time && elapsed >= *config_.time)
     result = concat("it ran for ", elapsed.count(), " ms; run.stop.time is ",
                     config_.time->count(), " ms");
   return result;
 }
 
-std::optional<std::string> stop_judge::judge(std::uint64_t reports) const {
+std::optional<std::string> stop_judge::reason_of(std::uint64_t reports) const {
   if (!config_.reports || reports < *config_.reports)
     return std::nullopt;
   return concat("it has ", reports, (reports == 1 ? " report" : " reports"),

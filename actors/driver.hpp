@@ -87,8 +87,8 @@ struct driver_state {
   void started(const attempt_started& x);
   void ended(const attempt_ended& x);
   void failed(attempt_failed& x);
-  /// The ranks of *attempt* have ended so that the next one continues.
-  void left(std::uint64_t attempt, const std::string& why);
+  /// Applies the event that the end of an attempt leads to.
+  void apply_end(const run_event& x);
   void group_lost(const error& reason);
   /// The group of *attempt* is gone: answers a stop that was under way.
   void group_gone(std::uint64_t attempt);

@@ -1,10 +1,9 @@
 // What the DRIVER makes of the facts that the WORKER GROUP sends about an
 // attempt.
 
+#include "troupe/actors/attempt_end.hpp"
 #include "troupe/actors/compat/messaging.hpp"
 #include "troupe/actors/driver.hpp"
-#include "troupe/actors/protocol/error_code.hpp"
-#include "troupe/runtime/process/secrets.hpp"
 #include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
@@ -28,59 +27,41 @@ void driver_state::started(const attempt_started& x) {
 void driver_state::ended(const attempt_ended& x) {
   group_alive = false;
   close_mailboxes();
-  error why;
-  if (x.stopped || x.preempted)
-    why = {ec::stopped,
-           x.stopped ? "the ranks were stopped" : "the ranks were preempted"};
-  if (!x.left_for.empty())
-    why = {ec::stopped, "the ranks left: " + x.left_for};
-  announce(group_ended{x.attempt, std::move(why)});
+  auto end = end_of(x, machine->awaits_group(x.attempt));
+  announce(group_ended{x.attempt, end.reason});
   refuse_batches({ec::stopped, "the attempt is over"});
-  if (!x.left_for.empty())
-    left(x.attempt, x.left_for);
-  else if (!x.stopped)
-    apply(run_events::ranks_finished{x.attempt, x.preempted});
-  else if (machine->awaits_group(x.attempt))
-    left(x.attempt, "its ranks were ended before their loops had returned");
+  if (end.event)
+    apply_end(*end.event);
   group_gone(x.attempt);
-}
-
-void driver_state::left(std::uint64_t attempt, const std::string& why) {
-  auto text = redacted(why);
-  last_left_for = text;
-  note_event("attempt_left", {{"reason", text}});
-  args.monitor->note(concat("attempt ", attempt, " is continued: ", text));
-  apply(run_events::ranks_left{attempt, std::move(text)});
 }
 
 void driver_state::failed(attempt_failed& x) {
   group_alive = false;
   close_mailboxes();
-  auto reason =
-    x.ranks.empty() ? redacted(x.reason.message) : error_of(x.ranks).message;
+  auto end = end_of(x, error_of(x.ranks).message);
+  auto& reason = end.reason.message;
   if (x.left_for.empty())
     note_event("ranks_failed", {{"reason", reason}, {"started", x.started}});
   if (!x.ranks.empty())
-    call_back(after_exception{x.attempt, x.ranks});
-  announce(group_ended{
-    x.attempt, {x.ranks.empty() ? x.reason.code : ec::rank_failed, reason}});
+    call_back(after_exception{x.attempt, std::move(x.ranks)});
+  announce(group_ended{x.attempt, end.reason});
   refuse_batches({ec::stopped, "the attempt is over"});
-  if (x.is_final) {
-    apply(run_events::run_failed{std::move(x.reason)});
-  } else if (!x.left_for.empty()) {
-    left(x.attempt, x.left_for);
-  } else if (x.started) {
-    apply(run_events::ranks_failed{x.attempt, std::move(x.ranks)});
-  } else {
-    auto why =
-      x.ranks.empty() ? x.reason : error{ec::spawn, error_of(x.ranks).message};
-    apply(run_events::group_start_failed{x.attempt, std::move(why)});
-  }
+  apply_end(*end.event);
   // If the run ends for this, its result says so.
   if (machine->state() != run_state::shutting_down
       && !is_terminal(machine->state()))
     args.monitor->note(reason);
   group_gone(x.attempt);
+}
+
+void driver_state::apply_end(const run_event& x) {
+  if (auto left = std::get_if<run_events::ranks_left>(&x)) {
+    last_left_for = left->why;
+    note_event("attempt_left", {{"reason", left->why}});
+    args.monitor->note(
+      concat("attempt ", left->attempt, " is continued: ", left->why));
+  }
+  apply(x);
 }
 
 void driver_state::group_lost(const error& reason) {

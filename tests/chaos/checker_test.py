@@ -688,6 +688,22 @@ class CheckerTest(unittest.TestCase):
             plants.records("results.jsonl", lambda x: x[:-1])
             self.assertIn("N8", {x for x, _ in checker.check(case, over=True)})
 
+    def test_a_folder_that_another_driver_refused_is_no_run(self):
+        """A tracker wrote to the path of the folder that was moved, so that the next driver found a foreign file."""
+        with tempfile.TemporaryDirectory(prefix="chaos-") as folder:
+            shutil.copytree(self.good.folder, Path(folder) / "case")
+            case = Case.load(Path(folder) / "case")
+            moved = case.run.rename(case.run.with_name("moved"))
+            case.run.mkdir(mode=0o700)
+            (case.run / "params.json").touch(mode=0o600)
+            case.starts[-1]["faults"].append({"family": "folder-replaced", "do": "rename-folder", "delivered": True})
+            case.starts[-1] |= {"rc": 3, "run_id": ""}
+            self.assertEqual(checker.check(case, over=False), [])
+            newest = max((moved / "checkpoints").glob("checkpoint_*"))
+            shutil.rmtree(newest)
+            lost = f"the renamed folder: checkpoint {newest.name} was promised and is not there, or not whole"
+            self.assertIn(("N1", lost), checker.check(case, over=False))
+
     def test_only_a_tracker_whose_folder_was_renamed_may_leave_its_file_unfinished(self):
         with tempfile.TemporaryDirectory(prefix="chaos-") as folder:
             shutil.copytree(self.good.folder, Path(folder) / "case")

@@ -98,6 +98,8 @@ void train(troupe::train_context& context, const config& cfg) {
 
   for (; epoch < cfg.epochs && !context.stop_requested(); ++epoch) {
     loader.set_epoch(epoch);
+    // The steps of an epoch depend on the number of ranks, which may change.
+    schedule.seek(epoch * loader.size());
     totals seen{troupe::device(context)};
     int step = 0;
     for (auto& [batch, labels] : loader) {

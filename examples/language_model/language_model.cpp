@@ -172,6 +172,7 @@ std::string train(troupe::train_context& context, const config& cfg) {
   };
   for (; epoch < cfg.epochs && !context.stop_requested(); ++epoch) {
     loader.set_epoch(epoch);
+    schedule.seek(epoch * steps); // more or fewer if the ranks have changed
     auto begin = std::chrono::steady_clock::now();
     int batches = 0;
     for (auto& batch : loader) {

@@ -60,7 +60,7 @@ class Evidence:
         """Those of this folder's run: after the folder was renamed, another run may have taken its name."""
         if not self.replaced:
             return records
-        if not self.id:  # Another driver has refused the folder that took the name, or died in it: it is no run yet.
+        if not self.id:  # Another driver has refused the folder that took the name, or died before it made a run.
             moved = self.case.run.with_name("moved")
             return [] if self.run == self.case.run and moved.is_dir() else records
         runs = {x["pid"]: x["run"] for x in records if "run" in x}

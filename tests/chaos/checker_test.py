@@ -688,7 +688,7 @@ class CheckerTest(unittest.TestCase):
             plants.records("results.jsonl", lambda x: x[:-1])
             self.assertIn("N8", {x for x, _ in checker.check(case, over=True)})
 
-    def test_a_folder_that_another_driver_refused_is_no_run(self):
+    def test_a_folder_that_another_driver_refused_is_not_the_run(self):
         """A tracker wrote to the path of the folder that was moved, so that the next driver found a foreign file."""
         with tempfile.TemporaryDirectory(prefix="chaos-") as folder:
             shutil.copytree(self.good.folder, Path(folder) / "case")

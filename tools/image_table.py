@@ -10,7 +10,7 @@ its size.
 import math
 import sys
 
-from PIL import Image
+from PIL import Image, ImageOps
 
 out = sys.argv[1]
 w, h = 21, 14
@@ -49,3 +49,4 @@ save("gray_alpha.png", rgb.convert("LA"))
 save("bits.png", rgb.convert("1"))
 open(f"{out}/resized.rgb", "wb").write(rgb.resize((12, 8), Image.Resampling.BILINEAR).tobytes())
 open(f"{out}/enlarged.rgb", "wb").write(rgb.resize((31, 20), Image.Resampling.BILINEAR).tobytes())
+open(f"{out}/padded.rgb", "wb").write(ImageOps.expand(rgb, 4).tobytes())

@@ -38,6 +38,14 @@ void check_image(const at::Tensor& x) {
                            x.sizes(), ", not [channels, height, width]");
 }
 
+/// Refuses *x* without a *part* of *size* x *size*.
+void check_holds(const at::Tensor& x, const char* part, std::int64_t size) {
+  if (x.size(1) < size || x.size(2) < size)
+    throw_invalid_argument("an image of ", x.size(2), " x ", x.size(1),
+                           " pixels has no ", part, " of ", size, " x ", size,
+                           ": resize it first");
+}
+
 at::Tensor resized(const at::Tensor& x, std::int64_t height,
                    std::int64_t width) {
   if (x.size(1) == height && x.size(2) == width)
@@ -73,6 +81,13 @@ area widest(const at::Tensor& x, const crop_options& how) {
     width = std::nearbyint(height * how.ratio[1]);
   return middle(x, std::max<std::int64_t>(std::int64_t(height), 1),
                 std::max<std::int64_t>(std::int64_t(width), 1));
+}
+
+area random_square(const at::Tensor& x, std::int64_t size,
+                   at::Generator& random) {
+  auto top = below_or_at(random, x.size(1) - size);
+  auto left = below_or_at(random, x.size(2) - size);
+  return {top, left, size, size};
 }
 
 area random_area(const at::Tensor& x, const crop_options& how,
@@ -129,11 +144,22 @@ image_transform center_crop(std::int64_t size) {
   check_size("center_crop", size);
   return {[size](at::Tensor x, at::Generator&) {
     check_image(x);
-    if (x.size(1) < size || x.size(2) < size)
-      throw_invalid_argument("an image of ", x.size(2), " x ", x.size(1),
-                             " pixels has no middle of ", size, " x ", size,
-                             ": resize it first");
+    check_holds(x, "middle", size);
     return middle(x, size, size).of(x);
+  }};
+}
+
+image_transform random_crop(std::int64_t size, std::int64_t padding) {
+  check_size("random_crop", size);
+  if (padding < 0)
+    throw_invalid_argument("random_crop was asked for a padding of ", padding,
+                           " pixels");
+  return {[size, padding](at::Tensor x, at::Generator& random) {
+    check_image(x);
+    if (padding > 0)
+      x = at::constant_pad_nd(x, {padding, padding, padding, padding});
+    check_holds(x, "part", size);
+    return random_square(x, size, random).of(x);
   }};
 }
 

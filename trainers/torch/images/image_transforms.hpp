@@ -50,6 +50,10 @@ image_transform resize(std::int64_t height, std::int64_t width);
 /// The *size* x *size* pixels in the middle. The image must have them.
 image_transform center_crop(std::int64_t size);
 
+/// *size* x *size* pixels at a random place, after *padding* black pixels were
+/// added on each side. The padded image must have them.
+image_transform random_crop(std::int64_t size, std::int64_t padding = 0);
+
 /// Where `random_resized_crop` cuts.
 struct crop_options {
   std::array<double, 2> scale{0.08, 1};        ///< Part of the area.

@@ -217,6 +217,49 @@ TEST(image_transforms_test, cut_random_parts_of_the_area_and_ratio_asked_for) {
   EXPECT_TRUE(strip.equal(transformed(center_crop(4), places(4, 100))));
 }
 
+TEST(image_transforms_test, cut_squares_of_the_padded_image_as_pillow_pads_it) {
+  auto image = read_image(data / "colors.png");
+  auto padded = rows_of(data / "padded.rgb", 22, 29);
+  auto place_of = [&](const at::Tensor& cut) {
+    for (int top = 0; top <= 22 - 14; ++top)
+      for (int left = 0; left <= 29 - 14; ++left)
+        if (padded.narrow(1, top, 14).narrow(2, left, 14).equal(cut))
+          return std::pair{top, left};
+    ADD_FAILURE() << "not a part of the padded image";
+    return std::pair{-1, -1};
+  };
+  std::set<int> tops, lefts;
+  for (int i = 0; i < 300; ++i) {
+    auto [top, left] = place_of(transformed(random_crop(14, 4), image, i));
+    tops.insert(top);
+    lefts.insert(left);
+  }
+  EXPECT_EQ(tops.size(), 9u);
+  EXPECT_EQ(lefts.size(), 16u);
+  EXPECT_TRUE(transformed(random_crop(14, 4), image, 7)
+                .equal(transformed(random_crop(14, 4), image, 7)));
+  // Without padding, and where there is one place only.
+  EXPECT_TRUE(transformed(random_crop(4), places(4, 4)).equal(places(4, 4)));
+  EXPECT_THAT(failure_of([] { transformed(random_crop(11, 2), places(6, 9)); }),
+              HasSubstr("13 x 10 pixels has no part of 11 x 11"));
+}
+
+TEST(image_transforms_test, take_a_function_that_draws_from_the_generator) {
+  auto brightness = [](const at::Tensor& x, at::Generator& random) {
+    return (x * at::empty({1}).uniform_(0.6, 1.4, random)).clamp_(0, 1);
+  };
+  auto image = at::full({3, 2, 2}, 102, at::kByte);
+  std::set<float> seen;
+  for (int i = 0; i < 50; ++i) {
+    auto result = transformed({to_float(), brightness}, image, i);
+    EXPECT_TRUE(result.equal(transformed({to_float(), brightness}, image, i)));
+    seen.insert(result[0][0][0].item<float>());
+  }
+  EXPECT_GT(seen.size(), 40u);
+  EXPECT_GE(*seen.begin(), 0.4f * 0.6f);
+  EXPECT_LE(*seen.rbegin(), 0.4f * 1.4f);
+}
+
 TEST(image_transforms_test, scale_and_normalize) {
   auto image = at::full({2, 1, 1}, 51, at::kByte);
   auto result = transformed({to_float(), normalize({0.1, 0}, {0.5, 2})}, image);
@@ -229,6 +272,8 @@ TEST(image_transforms_test, scale_and_normalize) {
 TEST(image_transforms_test, refuse_what_cannot_work) {
   EXPECT_THROW(resize(0), train_error);
   EXPECT_THROW(center_crop(-1), train_error);
+  EXPECT_THROW(random_crop(0), train_error);
+  EXPECT_THROW(random_crop(8, -1), train_error);
   EXPECT_THROW(random_resized_crop(8, {{0, 1}}), train_error);
   EXPECT_THROW(random_resized_crop(8, {{0.1, 1}, {2, 1}}), train_error);
   EXPECT_THROW(random_horizontal_flip(1.5), train_error);

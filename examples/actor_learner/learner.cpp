@@ -64,20 +64,16 @@ struct batch {
   torch::Tensor from, to, action, reward, discount;
 };
 
-/// A rank's connection to the replay, in an actor system of its own.
+/// A rank's way to the replay, which arrives in the rank's mailbox.
 class replay_client {
 public:
-  explicit replay_client(const troupe::fs::path& socket)
-    : system_(settings_), self_(system_) {
-    auto found = troupe::connect<exchange_actor>(system_, socket);
-    if (!found)
-      throw std::runtime_error{found.error().message};
-    exchange_ = std::move(*found);
-  }
+  explicit replay_client(troupe::train_context& context)
+    : mailbox_(context), self_(troupe::actor_system_of(context)),
+      replay_(mailbox_.receive<use_replay>().value.replay) {}
 
   std::vector<transition> draw(std::uint64_t count) {
     std::vector<transition> result;
-    self_->request(exchange_, std::chrono::minutes{1}, draw_transitions{count})
+    self_->request(replay_, std::chrono::minutes{1}, draw_transitions{count})
       .receive([&](drawn_transitions& x) { result = std::move(x.all); },
                [](const caf::error& why) {
                  throw std::runtime_error{"no transitions from the replay: "
@@ -87,11 +83,25 @@ public:
   }
 
 private:
-  troupe::system_config settings_;
-  caf::actor_system system_;
+  troupe::rank_mailbox mailbox_;
   caf::scoped_actor self_;
-  exchange_actor exchange_;
+  exchange_actor replay_;
 };
+
+/// Gives the replay to each learner that has opened its mailbox: after a
+/// restart to the new ones.
+troupe::rank_observer_actor::behavior_type
+introducer(troupe::rank_observer_actor::pointer self,
+           const exchange_actor& replay, const troupe::run_control_actor& run) {
+  // The answer is a `ranks_changed`, too.
+  self->send(run, troupe::follow_ranks{}, troupe::rank_observer_actor{self});
+  return {
+    [replay](const troupe::ranks_changed& x) {
+      for (auto& [rank, learner] : x.ranks)
+        caf::anon_send(learner, use_replay{replay});
+    },
+  };
+}
 
 void learn(troupe::train_context& context, const learner_config& cfg) {
   torch::manual_seed(cfg.seed);
@@ -110,7 +120,7 @@ void learn(troupe::train_context& context, const learner_config& cfg) {
                             {"policy", policy}};
   context.resume(state);
 
-  replay_client replay{cfg.socket};
+  replay_client replay{context};
   while (updates < cfg.updates && !context.stop_requested()) {
     constexpr int batches = 10; // in one message
     auto drawn =
@@ -144,9 +154,14 @@ void learn(troupe::train_context& context, const learner_config& cfg) {
 } // namespace
 
 troupe::expected<troupe::run_handle>
-start_learners(caf::actor_system& system, const learner_config& cfg,
+start_learners(caf::actor_system& system, const exchange_actor& replay,
+               const learner_config& cfg,
                const troupe::train_options& options) {
-  return troupe::torch_trainer{
-    learn, cfg, {.scaling = options.scaling, .run = options.run}}
-    .start(system);
+  auto run =
+    troupe::torch_trainer{
+      learn, cfg, {.scaling = options.scaling, .run = options.run}}
+      .start(system);
+  if (run)
+    system.spawn(introducer, replay, run->control());
+  return run;
 }

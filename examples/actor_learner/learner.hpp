@@ -3,17 +3,16 @@
 #include "messages.hpp"
 
 struct learner_config {
-  troupe::fs::path socket; // of the replay
-  int updates = 40'000;    // at most
-  int batch_size = 64;     // per learner
+  int updates = 40'000; // at most
+  int batch_size = 64;  // per learner
   double lr = 1e-3;
   int report_every = 100; // updates
   std::uint64_t seed = 1;
 
-  TROUPE_FIELDS(socket, updates, batch_size, lr, report_every, seed)
+  TROUPE_FIELDS(updates, batch_size, lr, report_every, seed)
 };
 
-/// Starts the group of learners; returns at once.
+/// Starts the group of learners, which draw from *replay*; returns at once.
 troupe::expected<troupe::run_handle>
-start_learners(caf::actor_system& system, const learner_config& cfg,
-               const troupe::train_options& options);
+start_learners(caf::actor_system& system, const exchange_actor& replay,
+               const learner_config& cfg, const troupe::train_options& options);

@@ -4,8 +4,6 @@
 #include <cstdio>
 #include <string_view>
 
-#include <unistd.h>
-
 #include "environment.hpp"
 #include "judge.hpp"
 #include "learner.hpp"
@@ -32,15 +30,16 @@ int complain(const troupe::error& why) {
   return 1;
 }
 
-/// Where environments and learners find the replay: in a folder that only this
-/// user may enter.
+/// Where environments find the replay: in a folder that only this user may
+/// enter, by the name of the run. So the next start with that name replaces
+/// the socket of one that was killed.
 troupe::expected<troupe::published_socket>
 open_door(caf::actor_system& system, const exchange_actor& replay,
-          const troupe::fs::path& storage) {
-  auto folder = troupe::fs::absolute(storage) / "sockets";
+          const troupe::run_config& run) {
+  auto folder = troupe::fs::absolute(run.storage_path) / "sockets";
   troupe::fs::create_directories(folder);
   troupe::fs::permissions(folder, troupe::fs::owner_all);
-  return troupe::publish(system, replay, folder / std::to_string(::getpid()));
+  return troupe::publish(system, replay, folder / *run.name);
 }
 
 int conclude(const troupe::result& result) {
@@ -65,7 +64,9 @@ int main(int argc, char** argv) {
     return be_environment(argc - 1, argv + 1);
   troupe::init(argc, argv);
   troupe::train_options run{.scaling = {.num_workers = 2},
-                            .run = {.storage_path = "runs",
+                            .run = {.name = "cart_pole",
+                                    .storage_path = "runs",
+                                    .if_finished = troupe::if_finished::number,
                                     .failure = {.max_failures = 10},
                                     .checkpoint = {.num_to_keep = 1}}};
   auto cfg = troupe::parse_config<options>(argc, argv, run);
@@ -74,15 +75,14 @@ int main(int argc, char** argv) {
   troupe::system_config settings;
   caf::actor_system system{settings};
   auto replay = system.spawn(exchange);
-  auto door = open_door(system, replay, run.run.storage_path);
+  auto door = open_door(system, replay, run.run);
   if (!door)
     return complain(door.error());
   auto judging = system.spawn<caf::detached>(judge, cfg.goal, replay);
   auto judged = run; // Ends before the system: it has an actor.
   judged.run.callback_actors = {troupe::as_callback(judging, "judge")};
   auto learners = start_learners(
-    system, {.socket = door->path(), .updates = cfg.updates, .seed = cfg.seed},
-    judged);
+    system, replay, {.updates = cfg.updates, .seed = cfg.seed}, judged);
   troupe::result result;
   if (learners) {
     environment_processes players{cfg.environments, door->path()};

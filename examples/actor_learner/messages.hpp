@@ -88,6 +88,16 @@ using exchange_actor = caf::typed_actor<
   // From the judge: environments are to play by these.
   caf::result<void>(weights)>;
 
+/// To a learner's mailbox.
+struct use_replay {
+  exchange_actor replay;
+};
+
+template <class Inspector>
+bool inspect(Inspector& f, use_replay& x) {
+  return f.object(x).fields(f.field("replay", x.replay));
+}
+
 // The ids of a program's own messages begin where Troupe's end.
 CAF_BEGIN_TYPE_ID_BLOCK(actor_learner, ::troupe::first_user_type_id)
 CAF_ADD_TYPE_ID(actor_learner, (add_transitions))
@@ -95,4 +105,5 @@ CAF_ADD_TYPE_ID(actor_learner, (draw_transitions))
 CAF_ADD_TYPE_ID(actor_learner, (drawn_transitions))
 CAF_ADD_TYPE_ID(actor_learner, (get_weights))
 CAF_ADD_TYPE_ID(actor_learner, (weights))
+CAF_ADD_TYPE_ID(actor_learner, (use_replay))
 CAF_END_TYPE_ID_BLOCK(actor_learner)

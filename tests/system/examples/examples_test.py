@@ -16,6 +16,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import unittest
 import urllib.request
@@ -268,26 +269,63 @@ class ActorLearner(ExampleTest):
         _, said = self.run_example("environment", "--socket", "none", code=1, environment={"TROUPE_CONFIG_GOAL": "300"})
         self.assertIn("none", said)
 
-    def test_reaches_the_goal_although_an_environment_and_a_learner_are_killed(self):
+    def play(self, after_checkpoint_4=None, code=0):
+        """What the program and its environments have said once all of them have ended."""
         program = subprocess.Popen([PROGRAMS / self.program, "--name", "pole"], cwd=self.folder, stdout=subprocess.PIPE,
-                                   stdin=subprocess.DEVNULL, text=True)
+                                   stdin=subprocess.DEVNULL, text=True, start_new_session=True)
         self.addCleanup(program.stdout.close)
         self.addCleanup(program.wait)
         self.addCleanup(program.kill)
+        # Ends the loop below: environments are of the same process group, and hold stdout open.
+        limit = threading.Timer(LIMIT_S, os.killpg, (program.pid, signal.SIGKILL))
+        limit.start()
         said = ""
-        for line in program.stdout:
-            said += line
-            if line.startswith("checkpoint 4:"):
-                os.kill(int(re.search(r"environment 0 is process (\d+)", said)[1]), signal.SIGKILL)
-                (spawner,) = children_of(program.pid)
-                os.kill(children_of(spawner)[0], signal.SIGKILL)
-        self.assertEqual(program.wait(LIMIT_S), 0, said)
-        self.assertIn("environment 0 has ended (signal 9)", said)
-        self.assertEqual(len(re.findall("environment 0 is process", said)), 2, said)
-        self.assertRegex(said, r"learner \d: killed by signal 9")
+        try:
+            for line in program.stdout:
+                said += line
+                if line.startswith("checkpoint 4:") and after_checkpoint_4:
+                    after_checkpoint_4(program, said)
+        finally:
+            limit.cancel()
+        self.assertEqual(program.wait(LIMIT_S), code, said)
+        return said
+
+    def check_goal(self, said):
         reward, policy = re.search(r"mean reward (\S+) of 100 episodes after \d+ updates; the policy is in (\S+)", said).groups()
         self.assertGreaterEqual(float(reward), 475)
         self.assertTrue((Path(policy) / "policy.bin").exists())
+        self.assertEqual(list((self.storage / "sockets").iterdir()), [])
+
+    def test_reaches_the_goal_although_an_environment_and_a_learner_are_killed(self):
+        def kill(program, said):
+            os.kill(int(re.search(r"environment 0 is process (\d+)", said)[1]), signal.SIGKILL)
+            (spawner,) = children_of(program.pid)
+            os.kill(children_of(spawner)[0], signal.SIGKILL)
+
+        said = self.play(kill)
+        self.assertIn("environment 0 has ended (signal 9)", said)
+        self.assertEqual(len(re.findall("environment 0 is process", said)), 2, said)
+        self.assertRegex(said, r"learner \d: killed by signal 9")
+        self.check_goal(said)
+
+    def test_reaches_the_goal_after_the_program_is_killed_and_leaves_nothing(self):
+        learners = []  # as descriptors, which are readable once the process has ended
+
+        def kill(program, said):
+            (spawner,) = children_of(program.pid)
+            for process in (spawner, *children_of(spawner)):
+                learners.append(os.pidfd_open(process))
+                self.addCleanup(os.close, learners[-1])
+            program.kill()
+
+        said = self.play(kill, code=-signal.SIGKILL)
+        self.assertIn("checkpoint 4:", said)
+        self.assertEqual(len(learners), 3)
+        for learner in learners:
+            self.assertTrue(select.select([learner], [], [], LIMIT_S)[0], "a learner outlives the program")
+        self.check_goal(self.play())
+        updates = [x["values"][0]["updates"] for x in batches_of(self.storage / "pole")]
+        self.assertEqual(updates, list(range(100, 100 * len(updates) + 1, 100)))
 
 
 class Service(ExampleTest):

@@ -6,6 +6,7 @@ BUILD is the build tree that is installed. Folders whose components it lacks are
 """
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -19,9 +20,10 @@ EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 DATA = Path("/usr/share/datasets/fashion-mnist")
 LIMIT_S = 600  # of one step; none comes near it
 
-# What each folder runs: program, arguments, exit code. Beside that, and of a folder that has no row because its programs
-# do not end by themselves, --help.
+# What each folder runs: program, arguments, exit code. Beside that, each program with --help; `service`, which does not
+# end by itself, has a function below.
 RUNS = {
+    "actor_learner": [("actor_learner", "--goal 20", 0)],
     "deciding_callback": [("deciding_callback", "--target 0.1", 0)],
     "epoch_loop_tracking": [("epoch_loop_tracking", "--epochs 1 --limit 640", 0)],
     "fashion_mnist": [("fashion_mnist", "--limit 128 --batch-size 32", 0), ("ray_train_port", "--limit 256 --epochs 1", 0)],
@@ -69,6 +71,24 @@ class ExamplesAloneTest(unittest.TestCase):
                      f"-DCMAKE_CXX_COMPILER={COMPILER}")
         self.command(folder, "cmake", "--build", "build", "-j1")
 
+    def programs_of(self, name):
+        return sorted(x.name for x in (self.folder / name / "build").iterdir() if x.is_file() and os.access(x, os.X_OK))
+
+    def serve(self, folder):
+        """Starts the service, which a client asks while it trains, and ends it by SIGTERM."""
+        with subprocess.Popen(["build/service", "--shard_size", "1000", "--epochs", "2"], cwd=folder, text=True,
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              env=self.environment) as service:
+            try:
+                self.assertIn("clients find the service at", service.stdout.readline())
+                said = self.command(folder, "build/service_client", "--checkpoints", 2)
+                self.assertRegex(said, r"\d+ predictions answered, 0 lost, 0 from an older checkpoint")
+                service.send_signal(signal.SIGTERM)
+                said, _ = service.communicate(timeout=LIMIT_S)
+                self.assertEqual(service.returncode, 0, said)
+            finally:
+                service.kill()
+
     def has_components_of(self, name):
         text = (EXAMPLES / name / "CMakeLists.txt").read_text(encoding="utf-8")
         installed = " ".join(str(x) for x in self.folder.glob("prefix/lib*/cmake/troupe/*"))
@@ -84,10 +104,15 @@ class ExamplesAloneTest(unittest.TestCase):
         for name in names:
             with self.subTest(name):
                 built[name].result()
-                self.assertIn(f"usage: {name} ", self.command(self.folder / name, f"build/{name}", "--help"))
+                programs = self.programs_of(name)
+                self.assertIn(name, programs)
+                for program in programs:
+                    self.assertIn(f"usage: {program} ", self.command(self.folder / name, f"build/{program}", "--help"))
                 if name not in NEEDS_IMAGES or DATA.exists():
                     for program, arguments, code in RUNS.get(name, []):
                         self.command(self.folder / name, f"build/{program}", *arguments.split(), code=code)
+                if name == "service":
+                    self.serve(self.folder / name)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The manifests of examples/kubernetes: valid for three releases of Kubernetes, and consistent in themselves."""
+"""The manifests of examples/kubernetes: valid for three releases of Kubernetes and for JobSet, and consistent."""
+import copy
 import os
 import sys
 import unittest
@@ -12,6 +13,7 @@ if PEERS_PYTHON and sys.executable != PEERS_PYTHON:
 try:
     import kubernetes_validate
     import yaml
+    from kubeflow_trainer_api.models.jobset_v1alpha2_job_set import JobsetV1alpha2JobSet
 except ImportError as error:
     print(f"SKIPPED: the Python of the peers lacks {error.name}")
     sys.exit(1 if os.environ.get("CI") == "true" else 77)
@@ -29,6 +31,23 @@ def jobs_of_set(jobset):
     set_name = jobset["metadata"]["name"]
     return [{"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": f"{set_name}-{job['name']}-0"}, **job["template"]}
             for job in jobset["spec"]["replicatedJobs"]]
+
+
+def lost_fields(given, known, path=""):
+    """The paths of what *given* has and *known* does not."""
+    if isinstance(given, dict) and isinstance(known, dict):
+        return [x for key, value in given.items() for x in lost_fields(value, known.get(key), f"{path}.{key}")]
+    if isinstance(given, list) and isinstance(known, list) and len(given) == len(known):
+        return [x for i, value in enumerate(given) for x in lost_fields(value, known[i], f"{path}[{i}]")]
+    return [] if given == known else [path]
+
+
+def unknown_fields(jobset):
+    """The fields of a JobSet, outside the templates of its jobs, that its API does not have. A type that is not right raises."""
+    own = copy.deepcopy(jobset)
+    for job in own["spec"]["replicatedJobs"]:
+        job["template"] = {}
+    return lost_fields(own, JobsetV1alpha2JobSet.from_dict(own).to_dict())
 
 
 def pod_of(job):
@@ -60,6 +79,20 @@ class ManifestsTest(unittest.TestCase):
         self.job["spec"]["backoffLimitPerIndx"] = 3
         with self.assertRaises(kubernetes_validate.ValidationError):
             kubernetes_validate.validate(self.job, RELEASES[-1], strict=True)
+
+    def test_the_set_has_only_fields_of_jobset(self):
+        self.assertEqual(self.jobset["apiVersion"], "jobset.x-k8s.io/v1alpha2")
+        self.assertEqual(unknown_fields(self.jobset), [])
+
+    def test_a_misspelt_field_of_the_set_is_found(self):
+        spec = self.jobset["spec"]
+        spec["failurePolicy"]["maxRestart"] = spec["failurePolicy"].pop("maxRestarts")
+        spec["replicatedJobs"][1]["replica"] = 1
+        self.jobset["sepc"] = {}
+        self.assertEqual(unknown_fields(self.jobset), [".spec.failurePolicy.maxRestart", ".spec.replicatedJobs[1].replica", ".sepc"])
+        spec["failurePolicy"]["maxRestarts"] = "three"
+        with self.assertRaises(ValueError):
+            unknown_fields(self.jobset)
 
     def test_the_driver_is_the_first_pod(self):
         name = self.job["metadata"]["name"]

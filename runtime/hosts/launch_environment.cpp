@@ -79,6 +79,9 @@ public:
     TROUPE_TRY(auto rank, mpi_rank());
     if (rank)
       return in_mpi(*rank);
+    TROUPE_TRY(auto without_pmix, pmi_rank());
+    if (without_pmix && !options_.node_agent)
+      return refuse_pmi(*without_pmix);
     return on_this_host();
   }
 
@@ -121,6 +124,32 @@ private:
     return rank ? rank : pmix_rank;
   }
 
+  /// Of several processes that an mpiexec with PMI, but without PMIx, has
+  /// started, such as that of MPICH. Tasks of `srun --mpi=pmi2` have the same
+  /// variables, but are tasks of srun; unless Slurm counts differently, because
+  /// srun has started no more than one process of mpiexec on each node.
+  expected<std::optional<std::int64_t>> pmi_rank() const {
+    TROUPE_TRY(auto rank, number_of("PMI_RANK"));
+    TROUPE_TRY(auto size, number_of("PMI_SIZE"));
+    if (!rank || !size || *size < 2)
+      return std::nullopt;
+    TROUPE_TRY(auto in_step, read_slurm_task(variables_));
+    if (in_step
+        && (!in_step->count
+            || (in_step->number == *rank && *in_step->count == *size)))
+      return std::nullopt;
+    return rank;
+  }
+
+  tl::unexpected<error> refuse_pmi(std::int64_t rank) const {
+    return contradiction(concat(
+      "this is rank ", rank, " of ", *text_of("PMI_SIZE"),
+      " of an mpiexec without PMIx (PMI_RANK is set, PMIX_RANK is not), such "
+      "as that of MPICH or Intel MPI, and each would train alone: use Open "
+      "MPI's mpirun, srun, or one process with --hosts; or unset PMI_RANK to "
+      "train on this host alone"));
+  }
+
   /// The number of this process among those that were started with it, and
   /// what it is called.
   struct task {
@@ -134,6 +163,9 @@ private:
     TROUPE_TRY(auto in_step, read_slurm_task(variables_));
     if (rank && (!in_step || text_of("OMPI_COMM_WORLD_RANK")))
       return task{*rank, concat("rank ", *rank, " of mpirun")};
+    TROUPE_TRY(auto without_pmix, pmi_rank());
+    if (without_pmix)
+      return task{*without_pmix, concat("rank ", *without_pmix, " of mpiexec")};
     if (!in_step)
       return std::nullopt;
     return task{in_step->number, concat("task ", in_step->number, " of srun")};
@@ -280,7 +312,8 @@ private:
     name_job(result, job);
     TROUPE_TRY(auto own, own_task());
     // mpirun may have started its daemons in a step of its own.
-    auto in_mpi = text_of("OMPI_COMM_WORLD_RANK").has_value();
+    TROUPE_TRY(auto without_pmix, pmi_rank());
+    auto in_mpi = text_of("OMPI_COMM_WORLD_RANK") || without_pmix;
     TROUPE_TRY(auto step, read_slurm_task(variables_));
     TROUPE_TRY(auto nodes, read_slurm_nodes(variables_, step && !in_mpi));
     result.hosts = std::move(nodes.hosts);

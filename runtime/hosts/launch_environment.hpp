@@ -89,8 +89,9 @@ inline constexpr std::string_view default_ticket_path = "/run/troupe";
 /// pod of an Indexed Job; else it is this host alone.
 ///
 /// Reads no file but a hosts file, and nothing of this process.
-/// `ec::invalid_config` if the variables contradict each other; the sentence
-/// names them.
+/// `ec::invalid_config` if the variables contradict each other, or if this is
+/// one of several processes that would each train alone; the sentence names
+/// them.
 expected<launch_environment>
 find_launch_environment(const environment_map& variables,
                         const launch_options& options);

@@ -139,7 +139,7 @@ read_slurm_task(const environment_reader& variables) {
     return slurm_contradiction(concat(
       "SLURM_PROCID=", *number, " is not below SLURM_STEP_NUM_TASKS=", *count));
   TROUPE_TRY(auto local, variables.number_of("SLURM_LOCALID"));
-  return slurm_task{*number, local.value_or(0)};
+  return slurm_task{*number, local.value_or(0), count};
 }
 
 expected<slurm_nodes> read_slurm_nodes(const environment_reader& variables,

@@ -32,6 +32,7 @@ std::string to_string(const slurm_job& x);
 struct slurm_task {
   std::int64_t number = 0;
   std::int64_t local = 0; ///< Among those of its node.
+  std::optional<std::int64_t> count; ///< Of the step's tasks, if it is known.
 };
 
 /// Unset: `srun` has not started this process, or one above it.

@@ -358,6 +358,47 @@ TEST(launch_environment_test, divides_the_ranks_of_mpirun) {
   EXPECT_THAT(mistake_in(rank("4", "0")), HasSubstr("is not below"));
 }
 
+TEST(launch_environment_test, refuses_to_train_once_in_each_rank_of_mpich) {
+  environment_map rank{{"PMI_RANK", "1"}, {"PMI_SIZE", "4"}};
+  EXPECT_EQ(mistake_in(rank),
+            "this is rank 1 of 4 of an mpiexec without PMIx (PMI_RANK is set, "
+            "PMIX_RANK is not), such as that of MPICH or Intel MPI, and each "
+            "would train alone: use Open MPI's mpirun, srun, or one process "
+            "with --hosts; or unset PMI_RANK to train on this host alone");
+  EXPECT_EQ(found(with(rank, {{"PMI_RANK", "0"}, {"PMI_SIZE", "1"}})).engine,
+            launch_engine::none);
+  EXPECT_EQ(found(with(rank, {{"PMIX_RANK", "1"}})).role, launch_role::agent);
+  EXPECT_EQ(found(rank, as_agent("x")).role, launch_role::agent);
+  // With hosts, the first of them is enough.
+  EXPECT_EQ(found(with(rank, {{"PMI_RANK", "0"}}), with_hosts("a,b", "a")).role,
+            launch_role::driver);
+  auto other = found(rank, with_hosts("a,b", "b"));
+  EXPECT_EQ(other.role, launch_role::extra_task);
+  EXPECT_EQ(other.found, "hosts are given: this is rank 1 of mpiexec, which "
+                         "ends: number 0 starts the agents itself");
+}
+
+TEST(launch_environment_test, tells_pmi_of_srun_from_mpiexec_inside_a_job) {
+  // srun --mpi=pmi2
+  auto rank = [](const environment_map& base, std::string number,
+                 std::string size) {
+    return with(base,
+                {{"PMI_RANK", std::move(number)}, {"PMI_SIZE", std::move(size)}});
+  };
+  auto first = found(rank(task(0, "n2"), "0", "3"));
+  EXPECT_EQ(first.role, launch_role::driver);
+  EXPECT_THAT(node_names(first), ElementsAre("n2", "n3", "n4"));
+  EXPECT_THAT(first.found, HasSubstr("this is task 0 of srun"));
+  EXPECT_EQ(found(rank(task(2, "n4"), "2", "3")).role, launch_role::extra_task);
+  // mpiexec starts two processes on each node, by one of its own.
+  EXPECT_THAT(found(rank(batch_script, "0", "8")).found,
+              HasSubstr("this is rank 0 of mpiexec"));
+  EXPECT_EQ(found(rank(batch_script, "1", "8")).role, launch_role::extra_task);
+  auto other = found(rank(task(0, "n2"), "2", "8"));
+  EXPECT_EQ(other.role, launch_role::extra_task);
+  EXPECT_THAT(node_names(other), ElementsAre("n1", "n2", "n3", "n4"));
+}
+
 TEST(launch_environment_test, expands_the_counts_of_slurm) {
   auto counts = [](std::string_view text) {
     return expand_slurm_counts(text, "X").value_or(std::vector<int>{-1});

@@ -1,10 +1,11 @@
 // A run on whatever hosts it finds, which tells a test where its ranks are.
 //
 //   hosts_run FOLDER [--hosts LIST] [--workers N] [--per-host N] [--waits N]
-//             [--join-ms N]
+//             [--holds N] [--join-ms N]
 //
 // Each rank writes a line to the FIFO `events` in FOLDER. In the first `waits`
-// attempts the ranks then wait for a fault.
+// attempts the ranks then wait for a fault, in the first `holds` attempts until
+// someone opens the FIFO `go` in FOLDER.
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -24,10 +25,11 @@ namespace {
 struct plan {
   std::string folder;
   int waits = 0;
+  int holds = 0;
 
   template <class Archive>
   void serialize(Archive& ar) {
-    ar(folder, waits);
+    ar(folder, waits, holds);
   }
 };
 
@@ -49,6 +51,8 @@ void loop(troupe::train_context& context, const plan& x) {
   context.barrier();
   while (static_cast<int>(context.attempt()) < x.waits)
     ::pause();
+  if (static_cast<int>(context.attempt()) < x.holds)
+    ::close(::open((x.folder + "/go").c_str(), O_RDONLY | O_CLOEXEC));
   context.report({{"world", context.world_size()}});
 }
 
@@ -77,7 +81,7 @@ int main(int argc, char** argv) {
   options.run.storage_path = folder + "/storage";
   options.run.failure.max_failures = 2;
   troupe::data_parallel_trainer trainer{
-    loop, plan{folder, number("--waits", 0)}, options};
+    loop, plan{folder, number("--waits", 0), number("--holds", 0)}, options};
   auto result = trainer.fit();
   return result.error ? 3 : 0;
 }

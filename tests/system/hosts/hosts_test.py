@@ -61,6 +61,7 @@ class OnHosts(unittest.TestCase):
     def setUp(self):
         self.work = Path(tempfile.mkdtemp(dir=self.folder))
         os.mkfifo(self.work / "events")
+        os.mkfifo(self.work / "go")
         self.events = os.open(self.work / "events", os.O_RDWR)
         self.addCleanup(os.close, self.events)
         self.program = HOSTS_RUN
@@ -100,6 +101,10 @@ class OnHosts(unittest.TestCase):
                 found[int(rank)] = (int(node), int(local), host)
         return [found[rank] for rank in sorted(found)]
 
+    def go(self):
+        """Ranks that hold continue."""
+        self.addCleanup(os.close, os.open(self.work / "go", os.O_RDWR))
+
     def run_on(self, ranks, *arguments, **options):
         """Runs to the end; returns where the ranks were, and the output."""
         running = self.start(*arguments, **options)
@@ -111,6 +116,14 @@ class OnHosts(unittest.TestCase):
         for host in hosts:
             self.tool("hosts.sh", "run", host, "sh", "-c",
                       f"while ps -e -o stat=,args= | grep -v '^Z' | grep -q '[{program[0]}]{program[1:]}'; do sleep 0.1; done")
+
+    def expect_agents_outlive(self, launcher, running):
+        """Kills the driver's *launcher* by SIGKILL. Its two ranks, which hold, then end well in their first attempt."""
+        self.tool("hosts.sh", "run", "h1", "pkill", "-KILL", "-x", launcher)
+        self.tool("hosts.sh", "run", "h1", "sh", "-c", f"while pgrep -x {launcher}; do sleep 0.1; done")
+        self.go()
+        self.assertRegex(self.output_of(running), r"finished, attempt 0, 2 ranks\n")
+        self.expect_nothing_left()
 
     def refused(self, *arguments, **options):
         return self.output_of(self.start(*arguments, **options), code=3)
@@ -230,6 +243,11 @@ class OverSsh(WithSsh):
         self.ranks_of(2)
         self.tool("hosts.sh", "run", "h1", "pkill", "-KILL", "-f", "--", "--waits")
         self.expect_nothing_left()
+
+    def test_an_agent_outlives_its_ssh(self):
+        running = self.start("--hosts", "h1,h2", "--workers", "2", "--holds", "1")
+        self.ranks_of(2)
+        self.expect_agents_outlive("ssh", running)
 
     def test_an_agent_that_is_killed_is_replaced(self):
         running = self.start("--hosts", "h1,h2", "--workers", "2", "--waits", "1")
@@ -353,6 +371,11 @@ class InSlurm(OnHosts):
         self.assertEqual(self.ranks_of(2, attempt=1), [(0, 0, "h1"), (1, 0, "h2")])
         self.output_of(running)
 
+    def test_an_agent_outlives_its_srun(self):
+        running = self.start("--workers", "2", "--holds", "1", prefix=["salloc", "-N2", "-w", "h[1-2]"])
+        self.ranks_of(2)
+        self.expect_agents_outlive("srun", running)
+
     def test_a_driver_may_be_on_a_host_that_is_not_of_the_job(self):
         ranks, output = self.run_on(2, "--workers", "2", prefix=["salloc", "-N2", "-w", "h[1-2]"], host="h3")
         self.assertEqual(ranks, [(0, 0, "h1"), (1, 0, "h2")])
@@ -436,6 +459,40 @@ class ElasticInSlurm(OnHosts):
         self.assertIn("host h4 has joined", output)
         self.assertFalse(ticket.exists())
 
+    def requeue(self, job):
+        """Ends a job, or takes one that has ended, and lets it start again."""
+        self.tool("slurm.sh", "run", "scontrol", "requeue", job)
+        # Slurm lets it wait for two minutes, also from the end of its last process on, when it waits already. Its nodes
+        # refuse a job that starts in the second in which its last processes were ended.
+        is_pending = f"scontrol show job {job} | grep -q JobState=PENDING"
+        self.tool("slurm.sh", "run", "sh", "-c", f"until {is_pending}; do sleep 0.1; done; ended=$(date +%s); "
+                  f"while {is_pending}; do [ $(date +%s) -lt $((ended + 3)) ] || "
+                  f"scontrol update JobId={job} StartTime=now; sleep 0.2; done")
+
+    def test_an_agent_of_an_array_leaves_with_grace_and_comes_again_with_its_job(self):
+        ticket = self.work / "ticket"
+        # No failure is allowed; three hosts, and even two, train no further than to step 10.
+        running = self.start_command(*self.options(), "--name", "run", "--workers_per_host", "1", "--host_count", "2:3",
+                                     "--agent_ticket", ticket, "--hold_at", "10", "--full", "4",
+                                     prefix=["salloc", "-N2", "-w", "h[1-2]"])
+        self.assertEqual(self.worlds_of(2, attempt=0), (["h1", "h2"], 0))
+        self.event("holds")
+        submitted = self.start_command("sbatch", "--parsable", "--array=0-0", "-N1", "-w", "h3", "--requeue",
+                                       "--open-mode=append", "-o", self.work / "agent", "--wrap",
+                                       f"TROUPE_TICKET='{ticket}' srun '{TRAINING_RUN}' --node-agent")
+        element = self.output_of(submitted).strip() + "_0"
+        self.assertEqual(self.worlds_of(3, attempt=1), (["h1", "h2", "h3"], 10))
+        self.event("holds")
+        self.tool("slurm.sh", "run", "scancel", "--signal=USR1", element)  # To its step.
+        self.assertEqual(self.worlds_of(2, attempt=2), (["h1", "h2"], 10))
+        self.event("holds")
+        self.tool("slurm.sh", "run", "sh", "-c", f"until scontrol show job {element} | grep -q ExitCode=75:0; do sleep 0.1; done")
+        self.requeue(element)
+        self.assertEqual(self.worlds_of(3, attempt=3), (["h1", "h2", "h3"], 10))
+        self.tool("hosts.sh", "run", "h1", "pkill", "-INT", "-o", "-x", "training_run")
+        self.assertIn("is about to leave: its agent got SIGUSR1", self.output_of(running, code=3))
+        self.expect_nothing_left(program="training_run")
+
     def test_a_job_that_is_requeued_resumes_its_run(self):
         expected = self.weights_of_one_host()
         script = self.work / "job.sh"
@@ -447,13 +504,7 @@ class ElasticInSlurm(OnHosts):
         job = self.output_of(submitted).strip()
         self.worlds_of(8, attempt=0)
         self.event("holds")
-        self.tool("slurm.sh", "run", "scontrol", "requeue", job)
-        # Slurm lets it wait for two minutes, also from the end of its last process on, when it waits already. Its nodes
-        # refuse a job that starts in the second in which its last processes were ended.
-        is_pending = f"scontrol show job {job} | grep -q JobState=PENDING"
-        self.tool("slurm.sh", "run", "sh", "-c", f"until {is_pending}; do sleep 0.1; done; ended=$(date +%s); "
-                  f"while {is_pending}; do [ $(date +%s) -lt $((ended + 3)) ] || "
-                  f"scontrol update JobId={job} StartTime=now; sleep 0.2; done")
+        self.requeue(job)
         self.assertEqual(self.worlds_of(8, attempt=1), (["h1", "h1", "h2", "h2", "h3", "h3", "h4", "h4"], 10))
         self.assertEqual(self.event("final"), ["8", *expected])
         self.expect_nothing_left(("h1", "h2", "h3", "h4"), "training_run")

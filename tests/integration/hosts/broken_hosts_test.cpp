@@ -2,14 +2,11 @@
 
 #include <cstdlib>
 #include <regex>
-#include <thread>
 
 #include <gmock/gmock.h>
 
 #include "tests/integration/hosts/many_hosts_fixture.hpp"
 #include "tests/support/tcp.hpp"
-#include "troupe/actors/door/ticket.hpp"
-#include "troupe/runtime/storage/durable_file.hpp"
 
 namespace troupe::internal::test {
 
@@ -24,17 +21,11 @@ class reset_connection_test : public many_hosts_test {};
 
 TEST_P(reset_connection_test, a_connection_that_is_reset_costs_no_attempt) {
   auto driver = start_driver(2, 1, 1, 120'000, 30);
-  expected<ticket> found;
-  while (!(found = read_ticket_file(folder_ / "ticket")))
-    std::this_thread::yield();
-  breaking_relay relay{found->port};
-  auto own = std::move(*found);
+  auto own = ticket_of_driver();
+  breaking_relay relay{own.port};
   own.addresses = {"127.0.0.1"};
   own.port = relay.port();
-  auto path = (folder_ / "ticket_of_relay").string();
-  ASSERT_TRUE(replace_file(path, encode(own).view()));
-  auto agent = start(0, {"/usr/bin/env", "TROUPE_TICKET=" + path, own_program(),
-                         "--node-agent"});
+  auto agent = start_agent_with(0, own);
   introduced<seen_rank>(0, 2, "waits");
   relay.break_all();
   relay.break_after(16 * 1024); // More than it takes to connect.

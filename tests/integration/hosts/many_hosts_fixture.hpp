@@ -5,8 +5,11 @@
 #include <istream>
 #include <memory>
 #include <string>
+#include <thread>
 
 #include "tests/integration/hosts/hosts_fixture.hpp"
+#include "troupe/actors/door/ticket.hpp"
+#include "troupe/runtime/storage/durable_file.hpp"
 
 namespace troupe::internal::test {
 
@@ -36,6 +39,22 @@ protected:
                         std::to_string(workers), std::to_string(agents),
                         std::to_string(waits), std::to_string(join_ms),
                         std::to_string(steps), std::to_string(talks)});
+  }
+
+  /// The ticket that the driver writes.
+  ticket ticket_of_driver() {
+    expected<ticket> found;
+    while (!(found = read_ticket_file(folder_ / "ticket")))
+      std::this_thread::yield();
+    return std::move(*found);
+  }
+
+  /// Starts an agent with another ticket than the driver's.
+  std::shared_ptr<program> start_agent_with(int host, const ticket& x) {
+    auto path = (folder_ / "ticket_of_test").string();
+    EXPECT_TRUE(replace_file(path, encode(x).view()));
+    return start(host, {"/usr/bin/env", "TROUPE_TICKET=" + path, own_program(),
+                        "--node-agent"});
   }
 
   /// Ranks that wait continue.

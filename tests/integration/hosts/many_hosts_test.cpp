@@ -168,29 +168,89 @@ TEST_P(many_hosts_test, trains_over_three_hosts_with_one_storage) {
       fs::exists(folder_ / concat("storage/run/logs/rank_", rank, ".log")));
 }
 
-// As Kubernetes starts it: all processes alike, with tickets that were there
-// before.
-TEST_P(many_hosts_test, meets_agents_with_tickets_of_a_folder) {
-  if (GetParam() != where::here)
-    GTEST_SKIP() << "once is enough";
-  auto tickets = (folder_ / "tickets").string();
-  auto with = [&](std::vector<std::string> arguments) {
+/// As Kubernetes starts it: all processes alike, with tickets that were there
+/// before.
+class pods_test : public many_hosts_test {
+protected:
+  std::shared_ptr<program> start_pod(std::vector<std::string> arguments) {
     arguments.insert(
       arguments.begin(),
       {"/usr/bin/env", concat("TROUPE_DRIVER=localhost:", free_port()),
-       "TROUPE_TICKET=" + tickets, "TROUPE_AGENTS=1", own_program()});
+       "TROUPE_TICKET=" + tickets(), "TROUPE_AGENTS=1", own_program()});
     return start(0, std::move(arguments));
-  };
-  EXPECT_EQ(with({"--make-tickets", tickets})->wait(), 0);
-  EXPECT_EQ(with({"--make-tickets", tickets})->wait(), 78) << "there are some";
-  auto agent = with({"--node-agent"});
-  auto driver = with(
-    {"--driver", folder_.path().string(), "2", "0", "0", "120000", "4", "0"});
+  }
+
+  std::shared_ptr<program> start_agent_pod() {
+    return start_pod({"--node-agent"});
+  }
+
+  std::shared_ptr<program> start_driver_pod(int waits) {
+    return start_pod({"--driver", folder_.path().string(), "2", "0",
+                      std::to_string(waits), "120000", "4", "0"});
+  }
+
+  std::string tickets() { return (folder_ / "tickets").string(); }
+};
+
+TEST_P(pods_test, meet_with_the_tickets_of_a_folder) {
+  EXPECT_EQ(start_pod({"--make-tickets", tickets()})->wait(), 0);
+  EXPECT_EQ(start_pod({"--make-tickets", tickets()})->wait(), 78)
+    << "there are some";
+  auto agent = start_agent_pod();
+  auto driver = start_driver_pod(0);
   EXPECT_EQ(introduced<seen_rank>(0, 2)[1].node, 1);
   EXPECT_EQ(result_line(), "result finished 1 ");
   EXPECT_EQ(driver->wait(), 0);
   EXPECT_EQ(agent->wait(), 0);
   EXPECT_TRUE(fs::exists(folder_ / "tickets/agent.ticket")) << "for the next";
+}
+
+TEST_P(pods_test, that_are_replaced_meet_with_the_same_tickets) {
+  EXPECT_EQ(start_pod({"--make-tickets", tickets()})->wait(), 0);
+  auto driver = start_driver_pod(2);
+  auto agent = start_agent_pod();
+  auto ranks = introduced<seen_rank>(0, 2, "waits");
+  kill(0, ranks[1].agent);
+  await_end(0, 1);
+  agent->wait();
+  agent = start_agent_pod();
+  auto next = introduced<seen_rank>(1, 2, "waits");
+  EXPECT_EQ(next[1].node, 1);
+  EXPECT_NE(next[1].agent, ranks[1].agent);
+  EXPECT_EQ(next[0].agent, ranks[0].agent) << "the driver stays";
+
+  kill(0, next[0].agent); // That of the driver's pod is the driver.
+  await_end(1, 0);
+  await_end(1, 1);
+  EXPECT_EQ(agent->wait(), 75) << "for which its Job starts another one";
+  driver->wait();
+  agent = start_agent_pod(); // Before its driver.
+  driver = start_driver_pod(2);
+  EXPECT_EQ(introduced<seen_rank>(2, 2)[1].from, 2);
+  EXPECT_EQ(result_line().substr(0, 16), "result finished ");
+  EXPECT_EQ(driver->wait(), 0);
+  EXPECT_EQ(agent->wait(), 0);
+}
+
+TEST_P(many_hosts_test, an_agent_reaches_its_driver_over_ipv6) {
+  if (GetParam() != where::namespaces)
+    GTEST_SKIP() << "hosts with addresses of their own are needed";
+  for (auto host : {0, 1})
+    if (start(host, {"/usr/bin/env", "ip", "address", "add",
+                     concat("fd00::", host + 1, "/64"), "dev", "eth0", "nodad"})
+          ->wait()
+        != 0)
+      GTEST_SKIP() << "the kernel has no IPv6";
+  auto driver = start_driver(2, 1, 0);
+  auto own = ticket_of_driver();
+  std::erase_if(own.addresses,
+                [](const auto& x) { return !x.starts_with("fd00::"); });
+  EXPECT_EQ(own.addresses, std::vector<std::string>{"fd00::1"});
+  auto agent = start_agent_with(1, own);
+  EXPECT_EQ(introduced<seen_rank>(0, 2)[1].host, "h2");
+  EXPECT_EQ(result_line(), "result finished 1 ");
+  EXPECT_EQ(driver->wait(), 0);
+  EXPECT_EQ(agent->wait(), 0);
 }
 
 TEST_P(many_hosts_test, refuses_a_host_with_less_than_its_ranks_claim) {
@@ -371,6 +431,9 @@ TEST_P(many_hosts_test, a_rank_that_cannot_read_the_runs_folder_says_why) {
   EXPECT_EQ(driver->wait(), 0);
   agent->wait();
 }
+
+INSTANTIATE_TEST_SUITE_P(hosts, pods_test, testing::Values(where::here),
+                         name_of);
 
 INSTANTIATE_TEST_SUITE_P(hosts, many_hosts_test,
                          testing::Values(where::here, where::namespaces),

@@ -41,7 +41,8 @@ worker_group_state::welcome(agent_hello& x,
   monitor(self, its, [this](const caf::down_msg& down) { agent_lost(down); });
   agents->insert_or_assign(*number, std::move(its));
   return host_accepted{static_cast<std::uint32_t>(*number), args.plan.run_path,
-                       current, args.plan.network_interface};
+                       current, args.plan.network_interface,
+                       hosts.lost_after().count()};
 }
 
 caf::result<void> worker_group_state::take_in(const host_checked& x) {

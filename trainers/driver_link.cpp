@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <optional>
 #include <utility>
@@ -108,6 +109,10 @@ driver_redialer::make_link(std::unique_ptr<tls_channel> first) {
                                           next_, std::move(options));
 }
 
+void driver_redialer::wait_for(std::chrono::milliseconds lost_after) {
+  next_->wait_for(std::max(lost_after, resume_options{}.patience));
+}
+
 void driver_redialer::stop() {
   std::lock_guard guard{mutex_};
   is_over_ = true;
@@ -123,9 +128,9 @@ void driver_redialer::dial_again() {
   if (thread_.joinable())
     thread_.join(); // It has brought the connection that broke now.
   auto started = start_thread([this] {
-    auto found = dial(to_, {.limit = resume_options{}.patience,
-                            .stop = stop_.fd(),
-                            .resumes = link_});
+    auto limit = next_->patience().value_or(resume_options{}.patience);
+    auto found =
+      dial(to_, {.limit = limit, .stop = stop_.fd(), .resumes = link_});
     next_->connect(found ? internal::make_link(std::move(found->channel))
                          : nullptr);
   });

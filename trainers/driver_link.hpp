@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <mutex>
 #include <string_view>
@@ -34,6 +35,10 @@ public:
 
   /// The link over *first*, the connection that was found. Call it once.
   std::unique_ptr<byte_link> make_link(std::unique_ptr<tls_channel> first);
+
+  /// From the next break on, dials until nothing was received for so long, but
+  /// not for less than by default.
+  void wait_for(std::chrono::milliseconds lost_after);
 
   /// Ends all dialing. The link may still be in use.
   void stop();

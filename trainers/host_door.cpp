@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <map>
 #include <memory>
@@ -30,12 +31,28 @@ bool is_shown(std::uint64_t count) {
   return (count & (count - 1)) == 0;
 }
 
-/// For the next connection of an agent. Short, because it is also the time
-/// until the death of an agent is noticed whose end broke its connection
-/// instead of closing it; twice as long as an agent that hears nothing takes to
-/// notice.
-const resume_options driver_patience{
-  std::chrono::seconds{2}, std::chrono::seconds{2}, {}};
+/// For the next connection of an agent. Short if the agent was heard a moment
+/// ago, because that is also the time until the death of an agent is noticed
+/// whose end broke its connection instead of closing it; twice as long as an
+/// agent that hears nothing takes to notice. After a longer silence, of three
+/// ticks, the network was in trouble, and the agent dials again.
+resume_options driver_patience(std::chrono::milliseconds lost_after) {
+  resume_options result;
+  result.patience = lost_after;
+  result.least_patience = std::chrono::seconds{2};
+  result.sudden = std::chrono::seconds{3};
+  return result;
+}
+
+/// The driver's kernel does not give up a connection before the run gives up
+/// the host. That of an agent does after the usual limit: it dials again while
+/// TCP would wait longer and longer.
+link_limits driver_limits(std::chrono::milliseconds lost_after) {
+  link_limits result;
+  result.dead_after = std::max(
+    result.dead_after, std::chrono::ceil<std::chrono::seconds>(lost_after));
+  return result;
+}
 
 std::string address_text(const std::vector<std::string>& addresses,
                          std::uint16_t port) {
@@ -48,6 +65,9 @@ std::string address_text(const std::vector<std::string>& addresses,
 /// Any thread.
 class host_door::receiver {
 public:
+  explicit receiver(std::chrono::milliseconds lost_after)
+    : lost_after_(lost_after) {}
+
   /// Connections that came before go there now.
   void admit(private_endpoint& endpoint) {
     std::lock_guard guard{mutex_};
@@ -125,9 +145,11 @@ private:
                                       }};
     links_[id] = next;
     endpoint_->add(std::make_unique<resumable_link>(
-      make_link(std::move(client)), std::move(next), driver_patience));
+      make_link(std::move(client)), std::move(next),
+      driver_patience(lost_after_)));
   }
 
+  const std::chrono::milliseconds lost_after_;
   std::mutex mutex_;
   bool is_over_ = false;
   private_endpoint* endpoint_ = nullptr;
@@ -140,7 +162,7 @@ private:
 struct host_door::parts {
   ticket own;
   std::string address;
-  std::shared_ptr<receiver> to = std::make_shared<receiver>();
+  std::shared_ptr<receiver> to;
   owned_ptr<door> port; ///< Its functions use `to`.
   fs::path file;        ///< With the ticket; empty: there is none.
   struct stat written {};
@@ -164,11 +186,13 @@ const std::string& host_door::address() const noexcept {
   return parts_->address;
 }
 
-expected<std::unique_ptr<host_door>> host_door::open(const std::string& run_id,
-                                                     const fs::path& tickets,
-                                                     note_function note) {
+expected<std::unique_ptr<host_door>>
+host_door::open(const std::string& run_id, const fs::path& tickets,
+                std::chrono::milliseconds lost_after, note_function note) {
   auto x = std::make_unique<parts>();
+  x->to = std::make_shared<receiver>(lost_after);
   door_args args;
+  args.link = driver_limits(lost_after);
   if (tickets.empty()) {
     TROUPE_TRY(auto certificates, make_certificates(run_id));
     TROUPE_TRY(args.own, tls_identity::make(certificates.driver,

@@ -296,6 +296,7 @@ expected<void> node_agent::take_place(agent_facts facts, first_look& look) {
     return tl::unexpected{checked.problem};
   node_rank_ = accepted.node_rank;
   incarnation_ = facts.incarnation;
+  redialer_->wait_for(std::chrono::milliseconds{accepted.lost_after_ms});
   agent_pulse_args pulse{group_, node_rank_, incarnation_};
   pulse.refused = [ending = ending_](const error& reason) {
     ending->end({agent_exit::try_again, reason.message});

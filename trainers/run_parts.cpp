@@ -250,9 +250,10 @@ expected<void> run_starter::plan() {
   TROUPE_TRY(plan_, plan_of(request_, store));
   plan_.on_lent_thread = around_.thread != nullptr;
   if (shares_of(request_).size() > 1) {
-    store.expect_lost_hosts();
-    TROUPE_TRY(run_->door,
-               host_door::open(plan_.run_id, request_.tickets, note()));
+    auto lost_after = request_.scaling.lost_after;
+    store.expect_lost_hosts(lost_after);
+    TROUPE_TRY(run_->door, host_door::open(plan_.run_id, request_.tickets,
+                                           lost_after, note()));
     TROUPE_TRY(plan_.credentials, make_link_credentials(plan_.run_id));
     TROUPE_TRY(own_address_, find_address());
     if (around_.console && shares_of(request_).front().ranks == 0) {

@@ -199,12 +199,18 @@ expected<void> use(SSL_CTX* context, const credentials& own) {
   return {};
 }
 
+/// What fits into the kernel's options.
+constexpr std::chrono::seconds most_dead_after = std::chrono::hours{24};
+constexpr int most_probes = 127;
+
 /// Has the kernel watch the link, and send small messages at once.
 void watch_link(int socket, const link_limits& limits) {
   auto interval = static_cast<int>(limits.keepalive.count());
-  auto dead_after = static_cast<int>(limits.dead_after.count());
-  watch_connection(socket, {interval, std::max(1, dead_after / interval - 1),
-                            dead_after * 1000});
+  auto dead_after =
+    static_cast<int>(std::min(limits.dead_after, most_dead_after).count());
+  watch_connection(
+    socket, {interval, std::clamp(dead_after / interval - 1, 1, most_probes),
+             dead_after * 1000});
 }
 
 } // namespace

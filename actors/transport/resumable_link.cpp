@@ -289,6 +289,16 @@ bool resumable_link::start_timer(std::chrono::milliseconds limit) {
   return set_timer(timer_number_, limit);
 }
 
+/// After a break.
+std::chrono::milliseconds resumable_link::patience_left() const {
+  auto silent = std::chrono::ceil<std::chrono::milliseconds>(options_.now()
+                                                             - last_received_);
+  if (silent < options_.sudden)
+    return options_.least_patience;
+  return std::max(next_->patience().value_or(options_.patience) - silent,
+                  options_.least_patience);
+}
+
 /// Whether no other connection has come in time.
 bool resumable_link::is_patience_over() {
   std::uint64_t expirations = 0;
@@ -304,13 +314,9 @@ bool resumable_link::wait_for_next() {
   if (is_over_)
     return false;
   close_lower();
-  auto silent = std::chrono::ceil<std::chrono::milliseconds>(options_.now()
-                                                             - last_received_);
   timer_.reset(::timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
   timer_number_ = timer_.get();
-  is_over_ = !timer_
-             || !start_timer(
-               std::max(options_.patience - silent, options_.least_patience));
+  is_over_ = !timer_ || !start_timer(patience_left());
   if (!is_over_ && options_.on_break)
     options_.on_break();
   return !is_over_;

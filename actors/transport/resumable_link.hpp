@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -27,7 +28,20 @@ public:
   /// is under way.
   void serve(handler f);
 
+  /// From the next break on, the link waits this long for its next connection,
+  /// in place of `resume_options::patience`.
+  void wait_for(std::chrono::milliseconds patience) noexcept {
+    patience_ms_ = patience.count();
+  }
+
+  /// What `wait_for` got; unset: nothing yet.
+  std::optional<std::chrono::milliseconds> patience() const noexcept {
+    std::chrono::milliseconds result{patience_ms_};
+    return result.count() > 0 ? std::optional{result} : std::nullopt;
+  }
+
 private:
+  std::atomic<std::int64_t> patience_ms_{0};
   std::mutex mutex_;
   handler handler_;
   bool is_served_ = false; ///< Or was.
@@ -40,6 +54,11 @@ struct resume_options {
 
   /// At least as long after a break: silence may have been no fault.
   std::chrono::milliseconds least_patience{1'000};
+
+  /// A break so soon after the last received byte is not of the network: the
+  /// other side's process has probably ended. It leaves only `least_patience`.
+  /// 0: no break does.
+  std::chrono::milliseconds sudden{0};
 
   /// Called at each break, on the thread that uses the link; must not wait.
   std::function<void()> on_break;
@@ -94,6 +113,7 @@ private:
 
   void close_lower() noexcept;
   bool start_timer(std::chrono::milliseconds limit);
+  std::chrono::milliseconds patience_left() const;
   bool is_patience_over();
   void append_record(std::size_t size);
   bool send_records();

@@ -83,8 +83,8 @@ struct scaling_config {
   /// How long a host may be silent before the console names it. Agents send a
   /// sign of life each second.
   std::chrono::milliseconds suspect_after = std::chrono::seconds{3};
-  /// How long it may be silent before it is lost, and its ranks with it. A
-  /// connection on which nothing arrives ends after 10 s anyway.
+  /// How long it may be silent before it is lost, and its ranks with it. Agents
+  /// wait as long for a driver that is silent, but not less than 10 s.
   std::chrono::milliseconds lost_after = std::chrono::seconds{10};
   /// On which network of its hosts ranks talk to each other: the name of an
   /// interface ("eth1"), or a network that has one address of each host

@@ -125,6 +125,11 @@ public:
   host_decisions check(time_point now);
   host_limits::duration next_check() const { return states_.next_check(); }
 
+  /// How long a host may be silent.
+  host_limits::duration lost_after() const noexcept {
+    return limits_.host_timeout;
+  }
+
   /// Time after which a host that is silent has been lost.
   host_limits::duration loss_limit() const noexcept {
     return limits_.host_timeout + 3 * limits_.tick;

@@ -31,7 +31,7 @@ std::string to_string(const slurm_job& x);
 /// The place of a process among those that one `srun` has started.
 struct slurm_task {
   std::int64_t number = 0;
-  std::int64_t local = 0; ///< Among those of its node.
+  std::int64_t local = 0;            ///< Among those of its node.
   std::optional<std::int64_t> count; ///< Of the step's tasks, if it is known.
 };
 

@@ -20,9 +20,11 @@ namespace {
 /// Those of other hosts, and what they have left, are gone by then.
 constexpr auto lost_host_patience = std::chrono::seconds{1};
 
-/// How long agents of an earlier driver may take until they know that it is
-/// gone, if their network is, and have ended their ranks.
-constexpr auto earlier_agents_patience = std::chrono::seconds{15};
+/// Agents wait for a lost driver at least 10 s.
+constexpr auto least_agents_patience = std::chrono::seconds{10};
+
+/// And may then take this long until their ranks have ended.
+constexpr auto agents_ending = std::chrono::seconds{5};
 
 } // namespace
 
@@ -151,11 +153,19 @@ void run_store::abandon_ranks_of(const std::string& host) {
   lost_hosts_.insert(host);
 }
 
+void run_store::expect_lost_hosts(
+  std::chrono::milliseconds lost_after) noexcept {
+  earlier_agents_patience_ =
+    std::max<std::chrono::milliseconds>(lost_after, least_agents_patience)
+    + agents_ending;
+}
+
 std::string run_store::abandoned_hosts(std::chrono::milliseconds waited) const {
   std::lock_guard guard{notes_mutex_};
   if (lost_hosts_.empty())
-    return had_hosts_ && waited >= earlier_agents_patience ? "an earlier driver"
-                                                           : std::string{};
+    return earlier_agents_patience_ && waited >= *earlier_agents_patience_
+             ? "an earlier driver"
+             : std::string{};
   if (waited < lost_host_patience)
     return {};
   return joined(lost_hosts_);
@@ -166,16 +176,15 @@ expected<attempt_start> run_store::begin_attempt() {
   TROUPE_TRY_VOID(seen(folder_->claim(checkpoints_.state().next_attempt)));
   auto is_over = [this] { return is_given_up(); };
   auto limit = start_timeout_;
-  if (had_hosts_)
-    limit =
-      std::max<std::chrono::milliseconds>(limit, 2 * earlier_agents_patience);
+  if (earlier_agents_patience_)
+    limit = std::max(limit, 2 * *earlier_agents_patience_);
   TROUPE_TRY_VOID(
     folder_->await_ranks(limit, is_over, note_, [this](auto waited) {
       return abandoned_hosts(waited);
     }));
   {
     std::lock_guard noted{notes_mutex_};
-    had_hosts_ = false;
+    earlier_agents_patience_.reset();
     lost_hosts_.clear();
   }
   checkpoints_.note_failures(failures());

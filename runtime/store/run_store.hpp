@@ -94,8 +94,9 @@ public:
 
   /// The earlier driver may have had ranks on hosts that are lost now. They end
   /// without it, but for those that are frozen, and NFS keeps what they had
-  /// locked for its lease: the first attempt gives them up.
-  void expect_lost_hosts() noexcept { had_hosts_ = true; }
+  /// locked for its lease: the first attempt gives them up, 5 s after agents
+  /// that waited *lost_after* for that driver have ended, but not before 15 s.
+  void expect_lost_hosts(std::chrono::milliseconds lost_after) noexcept;
 
   /// *host* is lost: attempts give up what may be left there of earlier ones.
   void abandon_ranks_of(const std::string& host);
@@ -250,9 +251,12 @@ private:
   failure_counts failures_;
   std::string stop_reason_;
   std::set<std::string> lost_hosts_; ///< Since the latest attempt began.
-  bool had_hosts_ = false;           ///< The earlier driver, perhaps.
-  bool was_interrupted_ = false;     ///< Not changed after `open`.
-  error loss_;                       // why the run cannot continue
+  /// How long the agents of the earlier driver may take until they know that it
+  /// is gone, if their network is, and have ended their ranks. Unset: it had
+  /// none.
+  std::optional<std::chrono::milliseconds> earlier_agents_patience_;
+  bool was_interrupted_ = false; ///< Not changed after `open`.
+  error loss_;                   // why the run cannot continue
   std::function<void(const error&)> lost_;
   std::function<void(const end_request&)> end_requested_;
   std::atomic<bool> is_lost_ = false; // `loss_` is set

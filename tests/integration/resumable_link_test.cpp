@@ -8,6 +8,7 @@
 
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/timerfd.h>
 
 #include <gtest/gtest.h>
 
@@ -42,7 +43,7 @@ struct side {
   side(std::unique_ptr<fragile_link> first, std::chrono::milliseconds patience)
     : lower(first.get()),
       link(std::move(first), std::make_shared<link_switch>(),
-           {patience, 0ms, [this] { ++breaks; }}) {}
+           {patience, 0ms, 0ms, [this] { ++breaks; }}) {}
 
   bool resume(unique_fd socket) {
     auto next = std::make_unique<fragile_link>(std::move(socket));
@@ -146,6 +147,38 @@ TEST_F(resumable_link_test, waits_for_the_next_connection_as_long_as_it_may) {
     impatient.link.resume(std::make_unique<socket_link>(ends().first)));
 }
 
+/// How long a link waits whose connection breaks *silent* after its last byte.
+std::chrono::milliseconds wait_of(resume_options options,
+                                  std::chrono::milliseconds silent,
+                                  std::chrono::milliseconds longer = 0ms) {
+  auto now = std::chrono::steady_clock::now();
+  options.now = [&now] { return now; };
+  auto next = std::make_shared<link_switch>();
+  auto lower = std::make_unique<fragile_link>(ends().first);
+  lower->is_broken = true;
+  resumable_link link{std::move(lower), next, options};
+  if (longer > 0ms)
+    next->wait_for(longer);
+  now += silent;
+  EXPECT_TRUE(link.wait_for_next());
+  itimerspec left{};
+  ::timerfd_gettime(link.socket(), &left);
+  auto exact = std::chrono::seconds{left.it_value.tv_sec}
+               + std::chrono::nanoseconds{left.it_value.tv_nsec};
+  return std::chrono::ceil<std::chrono::seconds>(exact);
+}
+
+TEST_F(resumable_link_test, waits_longer_if_the_other_side_was_silent_before) {
+  resume_options options;
+  options.patience = 20'000s;
+  options.least_patience = 2'000s;
+  options.sudden = 3'000s;
+  EXPECT_EQ(wait_of(options, 1'000s), 2'000s) << "its process has ended";
+  EXPECT_EQ(wait_of(options, 5'000s), 15'000s);
+  EXPECT_EQ(wait_of(options, 19'000s), 2'000s);
+  EXPECT_EQ(wait_of(options, 5'000s, 60'000s), 55'000s);
+}
+
 TEST_F(resumable_link_test, does_not_wait_for_a_process_that_has_ended) {
   side survivor{ends().first};
   survivor.move();
@@ -207,7 +240,7 @@ TEST_F(resumable_link_test, does_not_count_time_in_which_the_process_stood) {
   auto now = std::chrono::steady_clock::now();
   resumable_link link{std::make_unique<socket_link>(ends().first),
                       std::make_shared<link_switch>(),
-                      {1ms, 1ms, {}, [&now] { return now; }}};
+                      {1ms, 1ms, 0ms, {}, [&now] { return now; }}};
   auto [own, other] = ends();
   ASSERT_TRUE(link.resume(std::make_unique<socket_link>(std::move(own))));
   other.reset();

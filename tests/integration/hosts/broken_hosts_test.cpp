@@ -133,6 +133,21 @@ TEST_P(broken_hosts_test, a_short_cut_a_lossy_and_a_slow_link_cost_nothing) {
   EXPECT_THAT(journal(), Not(HasSubstr("host_lost")));
 }
 
+// By default both sides would have given up the connection, and the host.
+TEST_P(broken_hosts_test, a_cut_that_is_shorter_than_lost_after_costs_nothing) {
+  auto driver = start(0, {"/usr/bin/env", "TROUPE_TEST_LOST_AFTER_MS=20000",
+                          own_program(), "--driver", folder_.path().string(),
+                          "2", "1", "1", "120000", "30", "0"});
+  auto agent = start_agent(1);
+  introduced<seen_rank>(0, 2, "waits");
+  hosts("cut h2 && sleep 12 && " + tool_ + " plug h2");
+  go();
+  EXPECT_EQ(result_line(), "result finished 1 ");
+  EXPECT_EQ(driver->wait(), 0);
+  EXPECT_EQ(agent->wait(), 0);
+  EXPECT_THAT(journal(), Not(HasSubstr("host_lost")));
+}
+
 TEST_P(broken_hosts_test, a_run_whose_drivers_host_is_lost_resumes_elsewhere) {
   auto driver = start_driver(2, 1, 1);
   auto agent = start_agent(1);

@@ -57,7 +57,7 @@ protected:
     driver.emplace();
     actor = driver->system.spawn(echo);
     endpoint.emplace(*open_private_endpoint(driver->system, actor, {}));
-    door = *host_door::open("run1", {}, {});
+    door = *host_door::open("run1", {}, 10s, {});
     own = *parse_ticket(door->ticket_text(), host_role::agent);
     own.addresses = {"127.0.0.1"};
   }

@@ -116,6 +116,8 @@ int be_driver(const std::string& folder, int workers, int agents, int waits,
   scaling.join_timeout = std::chrono::milliseconds{join_ms};
   if (auto* each = std::getenv("TROUPE_TEST_CPUS"))
     scaling.resources_per_worker.cpus = std::stod(each);
+  if (auto* limit = std::getenv("TROUPE_TEST_LOST_AFTER_MS"))
+    scaling.lost_after = std::chrono::milliseconds{std::stoi(limit)};
   auto outcome =
     data_parallel_trainer{hosts_loop, host_plan{folder, steps, waits, talks},
                           train_options{.scaling = scaling, .run = config}}

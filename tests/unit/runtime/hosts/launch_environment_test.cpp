@@ -382,8 +382,8 @@ TEST(launch_environment_test, tells_pmi_of_srun_from_mpiexec_inside_a_job) {
   // srun --mpi=pmi2
   auto rank = [](const environment_map& base, std::string number,
                  std::string size) {
-    return with(base,
-                {{"PMI_RANK", std::move(number)}, {"PMI_SIZE", std::move(size)}});
+    return with(
+      base, {{"PMI_RANK", std::move(number)}, {"PMI_SIZE", std::move(size)}});
   };
   auto first = found(rank(task(0, "n2"), "0", "3"));
   EXPECT_EQ(first.role, launch_role::driver);

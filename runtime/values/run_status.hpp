@@ -74,17 +74,23 @@ struct callback_time {
 
 namespace internal {
 
-/// Adds a round to the *totals* of the callbacks of a run. Both have one entry
-/// per callback, in order; *totals* is empty before the first round.
+/// Adds a round to the *totals* of the callbacks of a run: one entry per
+/// callback, in order. *totals* is empty before the first round; a round lacks
+/// the callbacks that were left behind.
 inline void add_times(std::vector<callback_time>& totals,
                       const std::vector<callback_time>& round) {
   if (totals.empty()) {
     totals = round;
     return;
   }
-  auto n = std::min(totals.size(), round.size());
-  for (std::size_t i = 0; i < n; ++i)
-    totals[i].seconds += round[i].seconds;
+  auto total = totals.begin();
+  for (auto& x : round) {
+    total = std::find_if(total, totals.end(),
+                         [&](auto& y) { return y.name == x.name; });
+    if (total == totals.end())
+      return;
+    total++->seconds += x.seconds;
+  }
 }
 
 } // namespace internal

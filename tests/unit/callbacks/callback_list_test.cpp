@@ -212,6 +212,13 @@ TEST_F(callback_list_test, adds_up_the_time_of_each_callback) {
               ElementsAre(callback_time{"a", 4}, callback_time{"b", 2}));
 }
 
+TEST_F(callback_list_test, adds_the_time_of_those_that_were_not_left_behind) {
+  std::vector<callback_time> totals{{"a", 1}, {"b", 2}, {"b", 3}};
+  add_times(totals, {{"b", 4}, {"b", 5}});
+  EXPECT_THAT(totals, ElementsAre(callback_time{"a", 1}, callback_time{"b", 6},
+                                  callback_time{"b", 8}));
+}
+
 TEST_F(callback_list_test, measures_the_time_that_callbacks_take) {
   callback_list::clock::time_point now;
   struct slow : user_callback {

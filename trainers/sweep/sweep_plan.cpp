@@ -87,12 +87,31 @@ expected<void> check_fields(const search_space& space, const train_loop& loop) {
   return {};
 }
 
+/// Refuses other hosts, given or found: trials are spread over the cores of
+/// this one.
+expected<void> check_hosts(run_request x) {
+  TROUPE_TRY_VOID(find_hosts(x));
+  auto refuse = [](const std::string& what) {
+    return failure(ec::invalid_config,
+                   concat("the trials of a sweep run on this host, but ", what,
+                          ": start the sweep on one host, or one run on all"));
+  };
+  if (x.hosts) {
+    std::vector<std::string> names;
+    for (auto& host : x.hosts->hosts)
+      if (!host.name.empty())
+        names.push_back(host.name);
+    return refuse(concat("there are the hosts ", joined(names)));
+  }
+  if (auto n = x.scaling.agents; n > 0)
+    return refuse(concat("agents of ", n, " other hosts are to join"));
+  if (!x.run.agent_ticket.empty())
+    return refuse("agent_ticket lets other hosts join");
+  return {};
+}
+
 /// Refuses what cannot serve several runs at once.
 expected<void> check_sharing(const run_request& x, int at_once) {
-  if (x.scaling.agents > 0)
-    return failure(ec::invalid_config,
-                   "the trials of a sweep run on this host: scaling.agents "
-                   "must be 0");
   if (at_once <= 1)
     return {};
   auto refuse = [&](const std::string& what) {
@@ -124,6 +143,7 @@ expected<void> sweep_plan::check() const {
   TROUPE_TRY_VOID(searcher_->validate(space_));
   TROUPE_TRY_VOID(internal::validate(request_));
   TROUPE_TRY_VOID(check_fields(space_, request_.loop));
+  TROUPE_TRY_VOID(check_hosts(request_));
   return check_sharing(request_, at_once());
 }
 

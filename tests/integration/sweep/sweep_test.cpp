@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <functional>
 #include <map>
 
 #include <sys/wait.h>
@@ -343,6 +344,31 @@ TEST_F(sweep_test, refuses_what_can_never_work_and_writes_nothing) {
           {.metric = "loss", .searcher = grid_search(), .max_concurrent = 2}}
       .fit();
   EXPECT_THAT(message_of(x), HasSubstr("serves one run at a time"));
+  EXPECT_FALSE(fs::exists(path()));
+}
+
+TEST_F(sweep_test, refuses_other_hosts_and_writes_nothing) {
+  auto refusal = [&](const std::function<void(train_options&)>& change) {
+    auto options = run();
+    change(options);
+    return message_of(sweep{data_parallel_trainer{train, settings{}, options},
+                            widths(2),
+                            {.metric = "loss", .searcher = grid_search()}}
+                        .fit());
+  };
+  EXPECT_EQ(refusal([](auto& x) {
+              x.scaling.num_workers = 2;
+              x.scaling.hosts = {"host-a", "host-b"};
+            }),
+            "the trials of a sweep run on this host, but there are the hosts "
+            "host-a, host-b: start the sweep on one host, or one run on all");
+  EXPECT_THAT(refusal([](auto& x) {
+                x.scaling.num_workers = 3;
+                x.scaling.agents = 2;
+              }),
+              HasSubstr("agents of 2 other hosts are to join"));
+  EXPECT_THAT(refusal([](auto& x) { x.run.agent_ticket = "ticket"; }),
+              HasSubstr("agent_ticket lets other hosts join"));
   EXPECT_FALSE(fs::exists(path()));
 }
 

@@ -101,7 +101,7 @@ TEST_F(elastic_group_test, starts_with_enough_hosts_after_the_join_limit) {
   EXPECT_EQ(record->started[0].world_size, 2);
 }
 
-TEST_F(elastic_group_test, goes_on_without_a_host_that_is_lost) {
+TEST_F(elastic_group_test, continues_without_a_lost_host) {
   start_three();
   EXPECT_EQ(record->started.at(0).world_size, 3);
   lose(second.agent);
@@ -125,7 +125,7 @@ TEST_F(elastic_group_test, goes_on_without_a_host_that_is_lost) {
 }
 
 // Both freeze in the same second, but the network breaks for one of them.
-TEST_F(elastic_group_test, two_hosts_that_are_lost_at_once_are_no_failure) {
+TEST_F(elastic_group_test, two_hosts_lost_at_once_do_not_count_as_a_failure) {
   start_three();
   lose(second.agent);
   EXPECT_EQ(third.launcher->killed, std::vector{2});
@@ -139,7 +139,7 @@ TEST_F(elastic_group_test, two_hosts_that_are_lost_at_once_are_no_failure) {
 }
 
 TEST_F(elastic_group_test,
-       a_rank_that_is_killed_before_its_host_is_no_failure) {
+       a_rank_killed_before_its_host_does_not_count_as_a_failure) {
   start_three();
   second.kill(1, SIGKILL);
   lose(second.agent);
@@ -149,7 +149,7 @@ TEST_F(elastic_group_test,
 }
 
 // The order to start ranks comes back as an error, too.
-TEST_F(elastic_group_test, a_host_lost_as_its_ranks_start_is_no_failure) {
+TEST_F(elastic_group_test, a_host_lost_as_its_ranks_start_is_not_a_failure) {
   join_as(second, 1);
   join_as(third, 2);
   system.hold(second.agent);

@@ -76,7 +76,7 @@ protected:
 };
 
 // Silence on the line is known after 10 s.
-TEST_P(broken_hosts_test, goes_on_after_a_host_lost_its_power) {
+TEST_P(broken_hosts_test, resumes_after_a_host_lost_power) {
   auto driver = start_driver(2, 1, 1);
   start_agent(1);
   introduced<seen_rank>(0, 2, "waits");

@@ -139,7 +139,7 @@ protected:
   }
 };
 
-TEST_P(elastic_hosts_test, goes_on_with_the_hosts_that_are_left) {
+TEST_P(elastic_hosts_test, resumes_on_the_remaining_hosts) {
   auto driver = start_driver(2, 3, 2, 1, false, 120'000);
   auto first = start_agent(1);
   auto second = start_agent(2);

@@ -289,7 +289,7 @@ TEST_P(hosts_training_test, a_host_without_the_chosen_network_is_named) {
   EXPECT_EQ(hosts_[1]->wait(), 78);
 }
 
-TEST_P(hosts_training_test, goes_on_after_a_rank_in_a_collective_was_killed) {
+TEST_P(hosts_training_test, resumes_after_a_rank_in_a_collective_was_killed) {
   start_all({.workers = 4, .agents = 1, .absent = 3});
   auto ranks = introduced<seen_rank>(0, 4);
   await_line("absent");

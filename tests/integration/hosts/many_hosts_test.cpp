@@ -274,7 +274,7 @@ TEST_P(many_hosts_test, refuses_a_host_with_less_than_its_ranks_claim) {
   EXPECT_EQ(agent->wait(), 0);
 }
 
-TEST_P(many_hosts_test, goes_on_after_a_rank_of_another_host_was_killed) {
+TEST_P(many_hosts_test, resumes_after_a_rank_of_another_host_was_killed) {
   auto driver = start_driver(2, 1, 1);
   auto agent = start_agent(1);
   auto ranks = introduced<seen_rank>(0, 2, "waits");
@@ -286,7 +286,7 @@ TEST_P(many_hosts_test, goes_on_after_a_rank_of_another_host_was_killed) {
   EXPECT_EQ(agent->wait(), 0);
 }
 
-TEST_P(many_hosts_test, goes_on_after_the_spawner_of_another_host_was_killed) {
+TEST_P(many_hosts_test, resumes_after_the_spawner_of_another_host_was_killed) {
   auto driver = start_driver(2, 1, 1);
   auto agent = start_agent(1);
   auto ranks = introduced<seen_rank>(0, 2, "waits");
@@ -299,7 +299,7 @@ TEST_P(many_hosts_test, goes_on_after_the_spawner_of_another_host_was_killed) {
   EXPECT_EQ(agent->wait(), 0);
 }
 
-TEST_P(many_hosts_test, goes_on_with_another_agent_after_one_was_killed) {
+TEST_P(many_hosts_test, resumes_with_another_agent_after_one_was_killed) {
   auto driver = start_driver(2, 1, 1);
   auto agent = start_agent(1);
   auto ranks = introduced<seen_rank>(0, 2, "waits");

@@ -159,7 +159,7 @@ TEST_F(sweep_test, repeats_no_trial_that_has_ended_and_can_be_extended) {
   EXPECT_EQ(second.trials[1], first.trials[1]);
 }
 
-TEST_F(sweep_test, a_searcher_of_ones_own_is_told_what_came_out) {
+TEST_F(sweep_test, a_custom_searcher_gets_each_result) {
   auto noting = std::make_shared<noting_searcher>(2);
   auto x =
     search({{"lr", uniform(0, 9)}}, {.searcher = noting, .max_concurrent = 1});

@@ -172,7 +172,7 @@ class LsTest(CommandLineTest):
         self.assertIn("no run has a metric 'lss'; did you mean loss?", complaint)
         self.assertEqual(troupe("ls", self.storage, "--metric", "step")[1], "")
 
-    def test_what_is_no_run_is_named_and_the_runs_are_shown(self):
+    def test_names_a_folder_that_is_not_a_run_and_shows_the_runs(self):
         self.runs.make("digits")
         (self.storage / "pictures").mkdir()
         (self.storage / "notes.txt").write_text("not a folder")
@@ -225,7 +225,7 @@ class LsTest(CommandLineTest):
         _, complaints = troupe("show", "digits", "-s", self.storage, code=1, program=program, user=NOBODY)
         self.assertIn("Permission denied", complaints)
 
-    def test_a_folder_that_is_no_storage_is_refused(self):
+    def test_refuses_a_folder_that_is_not_a_storage(self):
         run = self.runs.make("digits")
         file = Path(self.runs.folder.name) / "file"
         file.write_text("")

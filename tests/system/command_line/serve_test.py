@@ -378,7 +378,7 @@ class ProgramTest(ServeTest):
         _, complaint = base.troupe("serve", self.storage, "--port", server.port, code=1)
         self.assertIn(f"127.0.0.1:{server.port}: Address already in use", complaint)
 
-    def test_what_is_no_folder_of_runs_is_refused(self):
+    def test_refuses_a_folder_without_runs(self):
         run = self.runs.make("digits")
         (self.storage.parent / "other/music").mkdir(parents=True)
         for path, why in ((run, "is a run"), (self.storage / "none", "no folder"), (self.storage.parent / "other", "is not a folder of runs")):

@@ -618,7 +618,7 @@ class DecidingCallback(ExampleTest):
         for line, mean in zip(kept, means):
             self.assertAlmostEqual(float(line.split()[1]), mean, delta=1e-4 * mean)
 
-    def test_aborts_a_run_whose_loss_is_no_number(self):
+    def test_aborts_a_run_whose_loss_is_not_a_number(self):
         out, err = self.run_example("--lr", "300", code=1)
         self.assertEqual(out, "")
         self.assertRegex(err, r"the loss is not a number after report \d+")
@@ -650,7 +650,7 @@ class ReadingResults(ExampleTest):
         again, _ = self.run_example("--read", self.storage / "curve")
         self.assertEqual(again, out)
 
-    def test_says_what_is_no_run(self):
+    def test_names_a_folder_that_is_not_a_run(self):
         out, err = self.run_example("--read", self.folder / "nothing", code=1)
         self.assertEqual(out, "")
         self.assertIn(str(self.folder / "nothing"), err)

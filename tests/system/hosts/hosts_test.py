@@ -199,7 +199,7 @@ class OverSsh(WithSsh):
         path.write_text(text)
         return path
 
-    def test_a_name_that_is_no_host_is_named(self):
+    def test_names_an_unknown_host(self):
         output = self.refused("--hosts", "h1,h9", "--workers", "2", "--join-ms", "2500")
         self.assertIn("1 of 2 hosts is missing", output)
         self.assertRegex(output, "h9: .*Could not resolve hostname h9")

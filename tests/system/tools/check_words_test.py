@@ -48,6 +48,13 @@ class CheckWords(unittest.TestCase):
         self.expect_word("told", "runtime/a.cpp", "auto a = '\"'; // told\n")
         self.expect_word("told", "runtime/a.cpp", "// It is told.\n")
 
+    def test_finds_a_word_in_the_name_of_a_test(self):
+        self.expect_word("goes on", "tests/a.cpp", "int a;\nTEST_F(a_test, goes_on_without_b) {\n", 2)
+        self.expect_word("can not", "tests/a.cpp", "TEST(a_test,\n     can_not_begin) {}\n", 2)
+        self.expect_word("is no", "tests/a.cpp", "TEST_P(a_test, b_is_no_c) {}\n")
+        self.expect_word("told", "tests/a.py", "class A:\n    def test_a_is_told(self):\n        pass\n", 2)
+        self.expect_order("tests/a.cpp", "TEST(told_test, there_is_no_b) { goes_on(); }\n")
+
     def test_accepts_names_in_code(self):
         self.expect_order("runtime/a.cpp", "auto told = nobody(anew); // a\nint b; // there\nint is, no;\n")
         self.expect_order("tests/a.py", "told = NOBODY\n")

@@ -266,7 +266,7 @@ TEST_F(comet_rest_test, looks_for_its_experiment_again_after_a_failed_look) {
   EXPECT_EQ(looks, 2);
 }
 
-TEST_F(comet_rest_test, goes_on_without_a_tag_that_is_refused) {
+TEST_F(comet_rest_test, continues_without_a_refused_tag) {
   auto failures = 0;
   set_fault([&](const loopback_request& x) -> std::optional<loopback_reply> {
     if (!x.target.ends_with("tags"))
@@ -298,8 +298,7 @@ TEST_F(comet_rest_test, goes_on_without_a_tag_that_is_refused) {
   EXPECT_THAT(x.state(), HasSubstr("made"));
 }
 
-TEST_F(comet_rest_test,
-       goes_on_without_parameters_and_others_that_are_refused) {
+TEST_F(comet_rest_test, continues_without_refused_parameters_and_others) {
   run.config = {{"lr", 0.5}, {"prompt", "long"}, {"seed", 7}};
   auto failures = 0;
   set_fault([&](const loopback_request& x) -> std::optional<loopback_reply> {

@@ -18,7 +18,7 @@ TEST(percent_decoded_test, reads_back_what_was_encoded) {
   EXPECT_EQ(percent_decoded("%c3%A4"), "\xC3\xA4");
 }
 
-TEST(percent_decoded_test, keeps_what_is_no_code) {
+TEST(percent_decoded_test, keeps_invalid_escapes) {
   for (auto text : {"", "%", "%4", "%4g", "%g4", "%-1", "% 1", "100%"})
     EXPECT_EQ(percent_decoded(text), text);
   EXPECT_EQ(percent_decoded("%%41"), "%A");

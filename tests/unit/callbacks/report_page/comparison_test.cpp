@@ -104,7 +104,7 @@ TEST(comparison_test, a_later_comparison_reads_what_is_new_in_the_journals) {
   EXPECT_EQ(next.runs[1].digest().reports, 1u);
 }
 
-TEST(comparison_test, a_folder_that_is_no_run_is_refused) {
+TEST(comparison_test, refuses_a_folder_that_is_not_a_run) {
   scored_run a{{}, {1}};
   temporary_folder other;
   auto x = compare_runs(std::vector<fs::path>{a.path(), other.path()});

@@ -127,7 +127,7 @@ TEST(document_news_test, news_as_long_as_the_document_are_none) {
   EXPECT_TRUE(news_between(numbers(1, 50), {{"a", 2}}).is_null());
 }
 
-TEST(document_news_test, what_is_no_json_has_no_news) {
+TEST(document_news_test, invalid_json_has_no_news) {
   EXPECT_FALSE(
     sent_document{"{"}.news_until(sent_document{numbers(1, 9).dump()}));
   EXPECT_FALSE(

@@ -106,7 +106,7 @@ TEST(host_plan_test, a_driver_elsewhere_has_no_ranks) {
                           planned_host{"b", 1, 1}));
 }
 
-TEST(host_plan_test, the_tasks_of_slurm_are_no_limit) {
+TEST(host_plan_test, the_tasks_of_slurm_are_not_a_limit) {
   auto hosts = over_ssh({{"a", 1}, {"b", 1}}, 0);
   hosts.engine = launch_engine::slurm;
   EXPECT_THAT(planned(hosts, 4),

@@ -239,7 +239,7 @@ TEST(launch_environment_test, starts_given_hosts_over_ssh) {
   EXPECT_EQ(file.host_index, 1u);
 }
 
-TEST(launch_environment_test, refuses_given_hosts_that_can_not_be_meant) {
+TEST(launch_environment_test, refuses_given_hosts_that_cannot_be_meant) {
   EXPECT_EQ(mistake_in({}, with_hosts("a,localhost,b", "b")),
             "the hosts localhost and b are both this host");
   EXPECT_THAT(mistake_in({}, with_hosts("a,a", "b")),

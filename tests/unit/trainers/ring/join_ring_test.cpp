@@ -78,7 +78,7 @@ std::chrono::nanoseconds processor_time() {
 }
 
 // Its answer took too long, and the neighbor calls again.
-TEST(join_ring_test, a_call_that_was_given_up_is_no_connection) {
+TEST(join_ring_test, an_abandoned_call_is_not_a_connection) {
   ring_ports ports{2, false};
   stranger_at(ports.ports[1], greeting_at(ports.ports[1]));
   EXPECT_TRUE(is_whole(ports));
@@ -128,7 +128,7 @@ TEST(join_ring_test, names_the_neighbor_that_is_missing) {
     << late.error().message;
 }
 
-TEST(join_ring_test, another_attempt_is_no_neighbor) {
+TEST(join_ring_test, another_attempt_is_not_a_neighbor) {
   ring_ports ports{2, false};
   auto others = ports.leaders;
   others[1].token = std::string(32, '0');

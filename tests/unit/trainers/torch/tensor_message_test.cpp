@@ -55,7 +55,7 @@ TEST(tensor_message_test, refuses_tensors_that_are_not_plain) {
               HasSubstr("another device"));
 }
 
-TEST(tensor_message_test, refuses_messages_that_are_no_tensor) {
+TEST(tensor_message_test, refuses_messages_that_are_not_tensors) {
   auto with = [](auto change) {
     auto x = to_message(at::ones({2, 3}));
     change(x);

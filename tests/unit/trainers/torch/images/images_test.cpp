@@ -141,7 +141,7 @@ TEST(image_file_test, decodes_parts_of_a_large_jpeg_as_pillows_draft_does) {
               HasSubstr("decode_at_least is -1"));
 }
 
-TEST(image_file_test, names_a_file_that_is_no_image_and_why) {
+TEST(image_file_test, names_a_file_that_is_not_an_image_and_why) {
   test::temporary_folder folder;
   auto with = [&](const std::string& name, const std::string& bytes) {
     write_bytes(folder / name, bytes);

@@ -12,6 +12,7 @@
 
 #include "tests/integration/transport_fixture.hpp"
 #include "tests/support/child.hpp"
+#include "tests/support/sanitized.hpp"
 
 namespace troupe::internal::test {
 
@@ -63,10 +64,7 @@ TEST_F(transport_test, a_path_may_be_relative_to_the_current_folder) {
 }
 
 TEST_F(transport_test, a_forked_process_leaves_the_socket_as_it_is) {
-#ifdef __SANITIZE_THREAD__
-  GTEST_SKIP() << "ThreadSanitizer does not work in what a process with "
-                  "several threads forked";
-#endif
+  TROUPE_SKIP_FORKS_UNDER_TSAN();
   echo_server server{path};
   auto status = run_in_child([&] { server.socket = failure(ec::stopped, ""); });
   EXPECT_EQ(status, 0);

@@ -11,6 +11,7 @@
 #include "tests/integration/run/report_hook.hpp"
 #include "tests/integration/run/run_test.hpp"
 #include "tests/support/checkpoint_files.hpp"
+#include "tests/support/sanitized.hpp"
 
 namespace troupe::internal::test {
 
@@ -63,10 +64,7 @@ void leave_in_child(train_context& context, const fault_plan& plan) {
 } // namespace
 
 TEST_F(run_test, what_ranks_and_callbacks_fork_off_is_ended_by_sigterm) {
-#ifdef __SANITIZE_THREAD__
-  GTEST_SKIP() << "ThreadSanitizer does not work in what a process with "
-                  "several threads forked";
-#endif
+  TROUPE_SKIP_FORKS_UNDER_TSAN();
   auto options = train_options{.scaling = {.num_workers = 2}, .run = config()};
   auto of_callback = -1;
   options.run.callbacks = {
@@ -78,10 +76,7 @@ TEST_F(run_test, what_ranks_and_callbacks_fork_off_is_ended_by_sigterm) {
 }
 
 TEST_F(run_test, a_process_that_a_loop_forked_ends_where_it_leaves_the_loop) {
-#ifdef __SANITIZE_THREAD__
-  GTEST_SKIP() << "ThreadSanitizer does not work in what a process with "
-                  "several threads forked";
-#endif
+  TROUPE_SKIP_FORKS_UNDER_TSAN();
   for (std::string action : {"return", "throw", "report", "log"})
     for (auto where : {placement::processes, placement::in_process}) {
       auto name =
@@ -111,10 +106,7 @@ TEST_F(run_test, a_process_that_a_loop_forked_ends_where_it_leaves_the_loop) {
 }
 
 TEST_F(run_test, a_process_that_a_callback_forked_ends_where_it_leaves_it) {
-#ifdef __SANITIZE_THREAD__
-  GTEST_SKIP() << "ThreadSanitizer does not work in what a process with "
-                  "several threads forked";
-#endif
+  TROUPE_SKIP_FORKS_UNDER_TSAN();
   for (auto throws : {false, true}) {
     auto options = train_options{.scaling = {.num_workers = 2},
                                  .run = config(throws ? "throws" : "returns")};

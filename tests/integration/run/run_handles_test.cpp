@@ -11,6 +11,7 @@
 
 #include "tests/integration/run/run_test.hpp"
 #include "tests/support/child.hpp"
+#include "tests/support/sanitized.hpp"
 #include "troupe/actors/compat/messaging.hpp"
 #include "troupe/callbacks/csv/csv.hpp"
 
@@ -88,10 +89,7 @@ TEST_F(service_test, several_threads_may_wait_for_one_handle) {
 
 // The actors' threads are not in the forked process.
 TEST_F(service_test, a_forked_process_neither_ends_a_run_nor_waits_for_it) {
-#ifdef __SANITIZE_THREAD__
-  GTEST_SKIP() << "ThreadSanitizer does not work in what a process with "
-                  "several threads forked";
-#endif
+  TROUPE_SKIP_FORKS_UNDER_TSAN();
   auto handle = start_endless();
   ASSERT_TRUE(handle) << handle.error().message;
   await_reports(*handle, 3);

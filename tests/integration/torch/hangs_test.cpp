@@ -13,6 +13,7 @@
 
 #include <troupe/actors.hpp>
 
+#include "tests/support/sanitized.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "troupe/trainers/rank_link.hpp"
 #include "troupe/trainers/torch/data/data_loader.hpp"
@@ -316,10 +317,7 @@ TEST_P(torch_meetings_test, a_rank_that_breaks_amid_a_reduction_is_to_blame) {
 }
 
 TEST_P(torch_meetings_test, a_process_that_a_loop_forked_leaves_its_group) {
-#ifdef __SANITIZE_THREAD__
-  GTEST_SKIP() << "ThreadSanitizer does not work in what a process with "
-                  "several threads forked";
-#endif
+  TROUPE_SKIP_FORKS_UNDER_TSAN();
   for (std::string action : {"return", "throw", "reduce", "read"}) {
     auto with = options();
     with.run.name = action;

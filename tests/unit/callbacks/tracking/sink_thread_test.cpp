@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "tests/support/child.hpp"
+#include "tests/support/sanitized.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "tests/unit/callbacks/tracking/recorded_sink.hpp"
 #include "troupe/callbacks/trackers/default_trackers.hpp"
@@ -300,10 +301,7 @@ TEST_F(sink_thread_test, turns_an_exception_of_a_tracker_into_a_failure) {
 }
 
 TEST_F(sink_thread_test, ends_a_process_that_a_tracker_forked) {
-#ifdef __SANITIZE_THREAD__
-  GTEST_SKIP() << "ThreadSanitizer does not work in what a process with "
-                  "several threads forked";
-#endif
+  TROUPE_SKIP_FORKS_UNDER_TSAN();
   for (std::string where : {"start", "log", "finish"})
     for (auto throws : {false, true}) {
       SCOPED_TRACE(where + (throws ? " throws" : ""));
@@ -370,10 +368,7 @@ TEST_F(sink_thread_test, ends_a_process_that_the_check_of_a_tracker_forked) {
 }
 
 TEST_F(sink_thread_test, ends_a_forked_process_that_a_tracker_leaves_throwing) {
-#ifdef __SANITIZE_THREAD__
-  GTEST_SKIP() << "ThreadSanitizer does not work in what a process with "
-                  "several threads forked";
-#endif
+  TROUPE_SKIP_FORKS_UNDER_TSAN();
   auto status = -1;
   auto is_child = false;
   target->answer = [&](auto) -> sink_result {

@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/support/sanitized.hpp"
 #include "tests/unit/runtime/process/process_modes.hpp"
 #include "tests/unit/runtime/process/rank_commands.hpp"
 #include "tests/unit/runtime/process/started_rank.hpp"
@@ -154,10 +155,7 @@ TEST(interrupt_watch_test, survives_a_sender_that_repeats_its_signal) {
 }
 
 TEST(interrupt_watch_test, a_process_that_was_forked_off_dies_of_signals) {
-#ifdef __SANITIZE_THREAD__
-  GTEST_SKIP() << "ThreadSanitizer does not work in what a process with "
-                  "several threads forked";
-#endif
+  TROUPE_SKIP_FORKS_UNDER_TSAN();
   interrupt_watch watch{{SIGUSR1}};
   for (int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1})
     EXPECT_EQ(test::end_of_child(signal), signal);
@@ -165,10 +163,7 @@ TEST(interrupt_watch_test, a_process_that_was_forked_off_dies_of_signals) {
 }
 
 TEST(interrupt_watch_test, a_process_that_was_forked_off_may_watch_as_well) {
-#ifdef __SANITIZE_THREAD__
-  GTEST_SKIP() << "ThreadSanitizer does not work in what a process with "
-                  "several threads forked";
-#endif
+  TROUPE_SKIP_FORKS_UNDER_TSAN();
   interrupt_watch watch;
   auto child = ::fork();
   if (child == 0) {

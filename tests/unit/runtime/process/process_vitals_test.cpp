@@ -20,6 +20,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/sanitized.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "tests/unit/runtime/process/started_rank.hpp"
 
@@ -164,10 +165,7 @@ std::pair<unique_fd, unique_fd> connection(int family) {
 }
 
 TEST(process_vitals_test, sees_what_any_thread_sends_and_receives_over_tcp) {
-#ifdef __SANITIZE_THREAD__
-  GTEST_SKIP() << "ThreadSanitizer does not work in what a process with "
-                  "several threads forked";
-#endif
+  TROUPE_SKIP_FORKS_UNDER_TSAN();
   for (int family : {AF_INET, AF_INET6}) {
     auto [ours, theirs] = connection(family);
     if (!theirs) {
@@ -221,10 +219,7 @@ TEST(process_vitals_test, counts_the_children_of_a_process) {
 }
 
 TEST(process_vitals_test, a_polling_thread_does_not_count_as_activity) {
-#ifdef __SANITIZE_THREAD__
-  GTEST_SKIP() << "ThreadSanitizer does not work in what a process with "
-                  "several threads forked";
-#endif
+  TROUPE_SKIP_FORKS_UNDER_TSAN();
   auto child_with = [](const char* name) {
     return waiting_child{[name] {
       std::binary_semaphore burnt{0};

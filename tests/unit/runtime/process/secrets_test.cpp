@@ -12,6 +12,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/support/child.hpp"
+#include "tests/support/sanitized.hpp"
 
 namespace troupe::internal::test {
 namespace {
@@ -258,10 +259,7 @@ TEST(redacted_test, takes_what_may_begin_a_secret_from_the_end_of_a_cut_text) {
 }
 
 TEST(note_secrets_test, a_process_forked_meanwhile_reads_them) {
-#ifdef __SANITIZE_THREAD__
-  GTEST_SKIP() << "ThreadSanitizer does not work in what a process with "
-                  "several threads forked";
-#endif
+  TROUPE_SKIP_FORKS_UNDER_TSAN();
   const std::map<std::string, std::string> environment{
     {"FORKED_TOKEN", "noted before the fork"}};
   note_secrets(environment);

@@ -10,6 +10,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/sanitized.hpp"
+
 using namespace troupe;
 using namespace troupe::internal;
 
@@ -78,10 +80,7 @@ TEST(ordered_prefetcher_test, asks_its_makers_to_stop_when_it_is_destroyed) {
 }
 
 TEST(ordered_prefetcher_test, ends_a_process_that_a_maker_forked) {
-#ifdef __SANITIZE_THREAD__
-  GTEST_SKIP() << "ThreadSanitizer does not work in what a process with "
-                  "several threads forked";
-#endif
+  TROUPE_SKIP_FORKS_UNDER_TSAN();
   for (auto throws : {false, true}) {
     std::atomic<int> status = -1;
     auto is_child = false;

@@ -9,7 +9,6 @@
 namespace troupe::internal::test {
 
 using testing::ElementsAre;
-using testing::HasSubstr;
 
 /// An agent with two ranks, 4 and 5 of six, and a group that records.
 class host_agent_test : public testing::Test {
@@ -270,7 +269,6 @@ TEST_F(two_agents_test, the_ranks_of_one_that_is_gone_are_lost) {
   EXPECT_TRUE(record->failed.empty()) << "rank 0 is still there";
   ranks.exit(0);
   EXPECT_EQ(failure_of(1).kind, kind::lost);
-  EXPECT_THAT(failure_of(1).what, HasSubstr("host h1 is lost"));
 }
 
 TEST_F(two_agents_test, one_that_is_gone_may_end_the_attempt_without_grace) {

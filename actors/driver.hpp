@@ -63,7 +63,7 @@ struct driver_state {
     clock::time_point commit_begin; ///< If it has a checkpoint.
   };
 
-  /// An actor that follows the run; nothing waits for it but the end, shortly.
+  /// An actor that follows the run. Only the end waits for it, briefly.
   struct follower {
     run_observer_actor actor;
     follower_window window;
@@ -105,7 +105,7 @@ struct driver_state {
   /// Does what the state machine decides on *event*.
   void apply(const run_event& event);
   void follow(const run_decision& decision);
-  /// The run has moved on, or there is a defect: that is noted, once per kind.
+  /// *event* came too late, or there is a defect. Notes it, once per kind.
   void refused(const run_event& event, const error& reason);
   void act(const run_action& action);
   void wait(const run_action& action);
@@ -136,7 +136,7 @@ struct driver_state {
   void stored(std::optional<std::string> folder);
   /// The commit under way succeeds or fails by itself.
   void refuse_batches(const error& reason);
-  /// *batch* could not be stored: none after it is, and the run ends.
+  /// *batch* could not be stored: no later one is stored, and the run ends.
   void store_failed(pending_batch batch, const error& reason);
   /// Tells ranks to leave if the run ends with *batch* or has ended before.
   std::optional<stop_notice> judge(const report_batch& batch);
@@ -154,7 +154,7 @@ struct driver_state {
   void note_callback_failure(const std::string& reason);
   void replay_pending();
 
-  // -- those who follow the run (driver_followers.cpp)
+  // -- followers of the run (driver_followers.cpp)
   caf::result<run_status> follow_from_now(run_observer_actor who);
   /// The run as callbacks know it at the start of *attempt*.
   run_context context_at(std::uint64_t attempt) const;
@@ -165,7 +165,7 @@ struct driver_state {
   void tell(follower& x, const callback_event& what);
   /// Of followers: answers that the end of the run waits for.
   std::size_t last_calls() const;
-  /// Whether there is anyone that *x* is unpacked for.
+  /// Whether anyone receives events.
   bool has_listeners() const { return callbacks || !followers.empty(); }
 
   // -- messages to ranks (driver_mailboxes.cpp)

@@ -186,9 +186,9 @@ void worker_group_state::note_launcher(const launcher_ended& x) {
   if (!host)
     return;
   if (!hosts.at(*host).is_here() && !leaving)
-    note(concat("host ", hosts.name(*host), ": ", x.words));
+    note(concat("host ", hosts.name(*host), ": ", x.reason));
   follow(
-    hosts.launcher_ended(x.launch, x.words, x.may_help, self->clock().now()));
+    hosts.launcher_ended(x.launch, x.reason, x.may_help, self->clock().now()));
 }
 
 // -- what was decided

@@ -20,8 +20,8 @@ inline double unix_seconds(std::chrono::system_clock::time_point x) {
   return std::chrono::duration<double>(x.time_since_epoch()).count();
 }
 
-/// The time in UTC that *text* is by strptime's *format*; nothing for any other
-/// text.
+/// *text* parsed as a time in UTC by strptime's *format*; nothing if it does
+/// not match.
 inline std::optional<std::chrono::sys_seconds>
 parse_utc(const std::string& text, const char* format) {
   std::tm parts{};

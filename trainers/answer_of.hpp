@@ -9,7 +9,7 @@
 namespace troupe::internal {
 
 /// Waits for the answer to what `request` has sent for a blocking actor.
-/// *explain* makes an `error` of CAF's.
+/// *explain* converts a `caf::error`.
 template <class Answer, class Request, class Explain>
 expected<Answer> answer_of(Request sent, Explain explain) {
   expected<Answer> result = failure(ec::protocol, "no answer");

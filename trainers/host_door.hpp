@@ -21,9 +21,9 @@ public:
   /// Opens a port that is free, for certificates of this start of the run; or
   /// the port of the driver's ticket in *tickets*, see `read_ticket_of`, unless
   /// that is empty. A connection that breaks because nothing comes any more is
-  /// resumed for up to *lost_after* (`scaling_config`). *note* gets lines for
-  /// people: connections that were refused. `ec::unsupported` if this build has
-  /// no OpenSSL.
+  /// resumed for up to *lost_after* (`scaling_config`). *note* gets a line
+  /// about each connection that was refused. `ec::unsupported` if this build
+  /// has no OpenSSL.
   static expected<std::unique_ptr<host_door>>
   open(const std::string& run_id, const fs::path& tickets,
        std::chrono::milliseconds lost_after, note_function note);

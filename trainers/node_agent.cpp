@@ -175,7 +175,7 @@ expected<void> check_storage(const host_accepted& x) {
 /// When the storage first showed another attempt than that of a token.
 class first_look {
 public:
-  /// It does again; whether it has for too long.
+  /// Notes that it still does. Returns whether the limit has passed.
   bool is_over(std::uint64_t token) {
     auto now = std::chrono::steady_clock::now();
     if (token_ != token)
@@ -340,8 +340,9 @@ expected<void> node_agent::join(found_driver driver, int stop) {
   return find_place(facts, stop);
 }
 
-/// Until the driver ends this agent, or a signal does. One that announces a
-/// preemption gives the run its grace; another one, or its end, does not.
+/// Waits until the driver or a signal ends this agent. After a signal that
+/// announces a preemption, the run gets its grace; after another one it does
+/// not.
 agent_end await_end(node_agent& agent, const interrupt_watch& signals) {
   using clock = std::chrono::steady_clock;
   pollfd sources[] = {{agent.ending()->fd(), POLLIN, 0},

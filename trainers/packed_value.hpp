@@ -24,7 +24,7 @@ struct packed_value {
 
 std::string readable_type(const std::type_info& type);
 
-/// Of a value that is read as another *type*, or has *rest* bytes more than it.
+/// The error for a value that is read as another *type*.
 error wrong_type(const packed_value& x, const std::type_info& type);
 error damaged_value(const packed_value& x, const std::string& why);
 

@@ -127,7 +127,7 @@ public:
   entry_type entry = nullptr;
   const void* loop = nullptr;
   std::string config;      ///< Backend and config as cereal wrote them.
-  std::string config_text; ///< The config as a JSON object, for people.
+  std::string config_text; ///< The config as readable JSON.
   error problem; ///< The exception of the config; no run accepts the loop.
   std::function<void(train_context&, loop_stage)> closure;
   rank_hooks hooks; ///< `run_config::rank_hooks`, for every rank.

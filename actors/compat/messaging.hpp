@@ -23,8 +23,8 @@
 #include <caf/anon_mail.hpp>
 #endif
 
-// What CAF 0.18 and 1.x spell differently when actors send messages. No source
-// outside this folder asks for the version.
+// Differences between CAF 0.18 and 1.x in how actors send messages. Only this
+// folder checks the version.
 namespace troupe::internal {
 
 /// Whether this is CAF 1.x.
@@ -87,15 +87,15 @@ void monitor(Self* self, const Handle& whom, F on_down) {
   }
 }
 
-/// Asks *whom* to end, for a reason of ours. Any thread.
+/// Sends *whom* an exit message with the reason *why*. Any thread.
 template <class Handle>
 void send_exit_anonymous(const Handle& whom, caf::error why) {
   if (auto actor = caf::actor_cast<caf::actor>(whom))
     send_anonymous(actor, caf::exit_msg{whom.address(), std::move(why)});
 }
 
-/// *behavior* for an actor that calls *on_exit* with the reason where it would
-/// quit because another actor asks it to.
+/// Adds a handler for exit messages to *behavior*: it calls *on_exit* with the
+/// reason, and the actor does not quit by itself.
 template <class Self, class F, class... Signatures>
 caf::typed_behavior<Signatures...>
 with_exit_handler(Self* self, F on_exit,

@@ -34,7 +34,7 @@ inline constexpr std::size_t max_ticket_addresses = 32;
 secret_bytes encode(const ticket& x);
 
 /// The ticket in *text*, which must be exactly as `encode` writes it;
-/// `ec::corrupt` says what is not. Its certificate must be that of an agent of
+/// `ec::corrupt` names the mistake. Its certificate must be that of an agent of
 /// its run, or of *role*.
 expected<ticket> parse_ticket(std::string_view text,
                               host_role role = host_role::agent);

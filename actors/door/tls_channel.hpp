@@ -21,7 +21,7 @@ namespace troupe::internal {
 enum class channel_fault : std::uint8_t {
   none,
   closed,       ///< The other side closed it.
-  lost,         ///< The system says so: reset, or no answer any more.
+  lost,         ///< The peer reset it, or no longer answers.
   http_request, ///< A web browser or a health check.
   not_tls,      ///< Anything else that is not TLS.
   old_protocol, ///< TLS, but not 1.3.
@@ -31,11 +31,11 @@ enum class channel_fault : std::uint8_t {
   unknown_authority, ///< Another run, or another start of this one.
   wrong_name,        ///< Another run or role.
   wrong_usage,       ///< Not for this side of a connection.
-  bad_certificate,   ///< The other side refused ours and says no more.
+  bad_certificate,   ///< The other side rejected ours without a reason.
   damaged,           ///< Data that does not belong to the connection.
   silent,            ///< No handshake within the limit.
   crowded,           ///< Too many others were waiting at the door.
-  refused,           ///< No process listens, or no way leads there.
+  refused,           ///< No process listens, or no route to the host.
 };
 
 /// How a connection failed.
@@ -49,8 +49,8 @@ struct channel_failure {
   std::string text;
 };
 
-/// When a link counts as dead. Heartbeats of the kernel see a lost host without
-/// a message of ours; a frozen one they do not see.
+/// When a link counts as dead. TCP keepalive detects a lost host while no
+/// messages are sent, but not a frozen one.
 struct link_limits {
   /// For sent data without an acknowledgment, and for a silent peer.
   std::chrono::seconds dead_after{10};
@@ -136,7 +136,7 @@ private:
     int socket = -1;
     int problem = 0; ///< errno of the latest call.
     bool has_heard = false;
-    /// The latest recv took all there was: the next would only say so.
+    /// The latest recv emptied the socket: the next would return nothing.
     bool is_drained = false;
   };
 

@@ -9,16 +9,16 @@
 #include "troupe/runtime/values/run_control.hpp"
 #include "troupe/runtime/values/run_status.hpp"
 
-// What anyone may ask of a run under way: run_control.hpp has the rest.
+// Requests of any actor to a run under way: run_control.hpp has the rest.
 
 namespace troupe {
 
-/// Asks how the run is.
+/// Asks for the status of the run.
 struct get_status {};
 
 TROUPE_INSPECT(get_status)
 
-/// Lets an actor, which travels with it, follow the run.
+/// Subscribes an actor, whose handle is sent along, to the run.
 struct follow_run {};
 
 TROUPE_INSPECT(follow_run)

@@ -19,7 +19,8 @@ namespace troupe::internal {
 
 // -- from the worker group ----------------------------------------------------
 
-/// Starts the ranks of this host. Travels with the group that facts go to.
+/// Starts the ranks of this host. Sent with the worker group's handle, to which
+/// facts are reported.
 struct start_ranks {
   std::uint64_t attempt = 0;
   std::vector<rank_facts> ranks; ///< By local rank.
@@ -182,11 +183,11 @@ TROUPE_INSPECT(agent_launched, launch)
 /// The launcher has ended, or could not start. From this process.
 struct launcher_ended {
   std::uint64_t launch = 0;
-  std::string words;
+  std::string reason;
   bool may_help = true; ///< Whether another launch may help.
 };
 
-TROUPE_INSPECT(launcher_ended, launch, words, may_help)
+TROUPE_INSPECT(launcher_ended, launch, reason, may_help)
 
 // -- to the worker group ------------------------------------------------------
 

@@ -12,13 +12,13 @@
 #include "troupe/runtime/each_field.hpp"
 #include "troupe/runtime/error.hpp"
 
-// How messages of the user's own reach the loops of ranks: through the MAILBOX
-// RELAY of a rank, an actor beside the driver that is all that others see of
-// the rank, and its POSTBOX, an actor in the rank.
+// How user-defined messages reach the loops of ranks. Senders know only a
+// rank's MAILBOX RELAY, an actor in the driver's process. It forwards to the
+// rank's POSTBOX, an actor in the rank.
 
 namespace troupe {
 
-/// Lets an actor, which travels with it, follow the mailboxes of the ranks.
+/// Subscribes an actor, whose handle is sent along, to the ranks' mailboxes.
 struct follow_ranks {};
 
 TROUPE_INSPECT(follow_ranks)
@@ -70,7 +70,7 @@ bool inspect(Inspector& f, mail& x) {
                                  f.field("is_near", x.is_near));
   near_scope scope{x.is_near};
   if constexpr (Inspector::is_loading) {
-    // The last part of a frame: what follows need not be found.
+    // The last part of a frame: nothing after it has to be located.
     if (head && !f.apply(x.body))
       x.body = {};
     return head;
@@ -95,8 +95,8 @@ struct mail_taken {
 
 TROUPE_INSPECT(mail_taken, messages)
 
-/// So many messages that wanted no answer were dropped so far: there was no
-/// room, or they were refused.
+/// How many messages that wanted no answer were dropped so far: the mailbox was
+/// full, or they were refused.
 struct mail_dropped {
   std::uint64_t messages = 0;
 };

@@ -87,9 +87,9 @@ TROUPE_INSPECT(attempt_ended, attempt, stopped, preempted, left_for)
 struct attempt_failed {
   std::uint64_t attempt = 0;
   bool started = false; ///< Whether `attempt_started` came before.
-  error reason;         ///< One sentence for all of it.
+  error reason;         ///< One sentence for all ranks.
   std::map<int, rank_failure> ranks;
-  bool is_final = false; ///< No other attempt would be better.
+  bool is_final = false; ///< Another attempt would fail, too.
   /// Why that does not count as a failure of the run; empty: it does.
   std::string left_for;
 };
@@ -156,8 +156,8 @@ struct start_loop {
 
 TROUPE_INSPECT(start_loop, facts, resume, loop, credentials)
 
-/// A rank is up. To the host agent with the handle of its trainer, from there
-/// to the worker group.
+/// A rank is up. Sent to the host agent with the handle of its trainer, then to
+/// the worker group.
 struct rank_ready {
   std::uint64_t attempt = 0;
   int rank = 0;

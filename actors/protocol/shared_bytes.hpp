@@ -46,7 +46,7 @@ bool inspect(Inspector& f, shared_bytes& x) {
     return x.save(f);
   } else if constexpr (std::is_same_v<Inspector, caf::binary_deserializer>) {
     return x.load(f);
-  } else { // For people alone.
+  } else { // Human-readable: the size only.
     auto size = static_cast<std::uint64_t>(x.size());
     return f.object(x).fields(f.field("size", size));
   }

@@ -18,7 +18,7 @@ namespace troupe::internal {
 /// thread. May be empty.
 using refusal_handler = std::function<void(const std::string&)>;
 
-/// The actor of CAF that owns all connections of *system*.
+/// CAF's actor that owns all connections of *system*.
 caf::actor broker_of(caf::actor_system& system);
 
 /// An actor at one of our endpoints in CAF's broker. Instead of the port of

@@ -56,7 +56,7 @@ private:
   std::vector<comet_message> greeting_; ///< Not sent yet.
   bool greeted_ = false;
   std::vector<std::string> notes_;
-  /// What is left to be sent of records, by their `end`.
+  /// Unsent messages of records, by the `end` of the record.
   std::map<std::uint64_t, std::vector<comet_message>> left_;
   bool announced_ = false; ///< The user knows that there is no key.
 };

@@ -84,9 +84,9 @@ public:
   /// address, with `ec::conflict` if the port is taken.
   static expected<http_server> listen(options how, handler answer);
 
-  /// Waits until one of *others* is ready, a client was served, or it is
-  /// *until*; sets `revents` of *others*. Only fails if nothing can be waited
-  /// for.
+  /// Waits until one of *others* is ready, a client was served, or *until* has
+  /// come; sets `revents` of *others*. Fails only if the system cannot wait for
+  /// clients.
   expected<void> serve(std::span<pollfd> others,
                        clock::time_point until = clock::time_point::max());
 
@@ -95,7 +95,7 @@ public:
 
   bool has_streams() const noexcept;
 
-  /// Whether the stream *id* is.
+  /// Whether the stream *id* is open.
   bool is_open(std::uint64_t id) const noexcept;
 
   /// Sends *bytes* to the stream *id*; nothing if it is closed.
@@ -136,8 +136,8 @@ private:
   std::vector<connection> connections_;
 };
 
-/// Whether two secrets are the same, in a time that does not tell where they
-/// differ.
+/// Whether two secrets are equal. The time that it takes does not depend on
+/// where they differ.
 bool same_secret(std::string_view a, std::string_view b) noexcept;
 
 } // namespace troupe::internal

@@ -28,7 +28,7 @@ void merge(curve_point& a, const curve_point& b) {
   a.not_finite += b.not_finite;
 }
 
-/// Merges neighbours until no more than *count* points are left; those of two
+/// Merges neighbors until no more than *count* points are left; those of two
 /// segments only if there are too many segments. Returns how many samples a
 /// point may stand for now.
 std::uint64_t reduce(std::vector<curve_point>& points, std::size_t count,

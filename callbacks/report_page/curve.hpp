@@ -23,17 +23,17 @@ struct curve_point {
   std::uint64_t not_finite = 0; ///< Values that were NaN or infinite.
 };
 
-/// The point of one report: mean, minimum and maximum of *values*, one a rank.
+/// The point of one report: mean, minimum and maximum of *values*, by rank.
 curve_point point_of(double x, double seconds, std::uint64_t segment,
                      std::span<const double> values);
 
 /// A metric over the run in a bounded number of points.
 ///
-/// Once there are too many, neighbours become one: their mean, and the minimum
+/// Once there are too many, neighbors become one: their mean, and the minimum
 /// and maximum of both, so that no peak is lost.
 class curve {
 public:
-  /// Enough for one a pixel.
+  /// Enough for one per pixel.
   static constexpr std::size_t max_points = 1000;
 
   void add(const curve_point& x);

@@ -30,14 +30,14 @@ namespace troupe::internal {
 ///   events        {count, last: [{kind, t, attempt, what}]}
 ///   logs          [{file, text, whole}]
 ///
-/// What cannot be a number, as NaN, is null. Fields that say nothing are left
-/// out of rows and marks.
+/// NaN and infinities are null. Fields without information are left out of
+/// rows and marks.
 std::string page_data(const run_facts& facts, const journal_digest& digest);
 
 /// How the run ended, or that it runs, as far as its folder says.
 std::string status_of(const run_facts& facts, const journal_digest& digest);
 
-/// Why it did not finish; empty: nothing says so.
+/// Why it did not finish; empty: not known.
 std::string error_of(const run_facts& facts, const journal_digest& digest);
 
 /// What of it could not be read or is not shown, as sentences.

@@ -15,8 +15,8 @@ namespace troupe::internal {
 /// Keeps a run's `report.html` up to date: it is rewritten when an attempt
 /// begins, after a checkpoint and at the end.
 ///
-/// Pages of checkpoints may take a twentieth of the time at most. One that
-/// comes sooner is put off: it is written with the next records.
+/// Pages of checkpoints may take at most 5 % of the time. A page that is due
+/// sooner is postponed until the next records.
 class report_page_sink : public built_in_sink {
 public:
   using clock = std::function<std::chrono::steady_clock::time_point()>;

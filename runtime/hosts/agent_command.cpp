@@ -73,22 +73,22 @@ agent_command(launch_engine engine, std::string_view host,
 
 bool launch_end::may_help() const noexcept {
   if (how.how == process_exit::kind::lost) // There is no such launcher.
-    return !words.starts_with("cannot start ")
-           || !words.ends_with(": No such file or directory");
+    return !output.starts_with("cannot start ")
+           || !output.ends_with(": No such file or directory");
   if (how.how != process_exit::kind::exited)
     return true;
   if (how.code == exit_never_again || how.code == exit_not_executable
       || how.code == exit_not_found)
     return false;
-  // The words of ssh and srun. Names may be known later, and hosts may answer.
+  // Messages of ssh and srun. Names may be known later, and hosts may answer.
   return std::ranges::none_of(
     std::initializer_list<std::string_view>{
       "Permission denied (", "Host key verification failed", "execve(): "},
-    [this](std::string_view x) { return words.find(x) != words.npos; });
+    [this](std::string_view x) { return output.find(x) != output.npos; });
 }
 
 std::string to_string(const launch_end& x) {
-  auto text = x.words;
+  auto text = x.output;
   for (auto at = text.find('\n'); at != text.npos; at = text.find('\n', at))
     text.replace(at, 1, "; ");
   if (x.how.how == process_exit::kind::lost)

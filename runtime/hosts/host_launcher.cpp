@@ -358,15 +358,15 @@ private:
       end.how.code = info.si_status;
     }
     read_errors(x, max_rest);
-    end.words = last_lines(x.read);
+    end.output = last_lines(x.read);
     listener_.ended(std::move(end));
   }
 
-  void report_lost(std::uint64_t launch, std::string words) {
+  void report_lost(std::uint64_t launch, std::string reason) {
     launch_end x;
     x.launch = launch;
     x.how.how = process_exit::kind::lost;
-    x.words = std::move(words);
+    x.output = std::move(reason);
     listener_.ended(std::move(x));
   }
 

@@ -39,14 +39,14 @@ struct launch_end {
 
   /// The last lines of its standard error, without secrets; or why it could not
   /// be started.
-  std::string words;
+  std::string output;
 
   /// Whether another launch may help: not if the program is not there, the host
   /// does not let this user in, or the agent says so by its exit code.
   bool may_help() const noexcept;
 };
 
-/// The launcher's words in one line, with its exit code or signal.
+/// The launcher's output in one line, with its exit code or signal.
 std::string to_string(const launch_end& x);
 
 /// Is called on the launcher's own thread, one call at a time; must not wait.

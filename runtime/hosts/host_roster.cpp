@@ -267,10 +267,10 @@ host_decisions host_roster::launched(std::uint64_t launch, time_point now) {
 }
 
 host_decisions host_roster::launcher_ended(std::uint64_t launch,
-                                           std::string words, bool may_help,
+                                           std::string reason, bool may_help,
                                            time_point now) {
   auto host = host_of(launch);
-  return host ? states_.on_launcher_ended(*host, launch, std::move(words),
+  return host ? states_.on_launcher_ended(*host, launch, std::move(reason),
                                           may_help, now)
               : host_decisions{};
 }
@@ -291,7 +291,7 @@ std::optional<host_decisions> host_roster::checked(std::size_t host,
   if (mine.is_here()) // It has checked it before, and serves no more.
     return states_.on_gone(host, incarnation, problem.message, now);
   states_.release(host);
-  // What is wrong with a guest need not be wrong with an agent of our own.
+  // A guest's problem may not affect an agent that this driver launches.
   if (problem.code == ec::conflict || (mine.is_guest && mine.is_launched))
     return host_decisions{};
   return states_.on_refused(host, problem.message, now);

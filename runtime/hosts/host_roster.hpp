@@ -103,7 +103,7 @@ public:
   std::optional<std::size_t> host_of(std::uint64_t launch) const;
 
   /// The launcher *launch* ended; see `host_states::on_launcher_ended`.
-  host_decisions launcher_ended(std::uint64_t launch, std::string words,
+  host_decisions launcher_ended(std::uint64_t launch, std::string reason,
                                 bool may_help, time_point now);
 
   /// An attempt runs on those of *hosts* that have ranks; is over; has made

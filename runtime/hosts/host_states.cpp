@@ -88,14 +88,14 @@ host_decisions host_states::on_launched(std::size_t host, std::uint64_t launch,
 
 host_decisions host_states::on_launcher_ended(std::size_t host,
                                               std::uint64_t launch,
-                                              std::string words, bool may_help,
+                                              std::string reason, bool may_help,
                                               time_point now) {
   host_decisions out;
   auto& x = hosts_[host];
   if (x.launch != launch || !std::exchange(x.has_launcher, false))
     return out;
   if (x.state == host_state::launching || x.state == host_state::connecting)
-    launch_failed(host, std::move(words), may_help, now, out);
+    launch_failed(host, std::move(reason), may_help, now, out);
   // An agent that has come outlives its launcher.
   decide(now, out);
   return out;
@@ -135,7 +135,7 @@ host_decisions host_states::on_hello(std::size_t host,
     x.incarnation = incarnation;
     x.state = host_state::ready;
     x.next_launch.reset();
-    x.words.clear();
+    x.reason.clear();
   } else if (x.state == host_state::suspect) {
     x.state = x.before;
   }
@@ -228,7 +228,7 @@ void host_states::let_go(std::size_t host, time_point now,
   fence(host, out);
   drop_launcher(host, out);
   x.state = host_state::left;
-  x.words = "has left";
+  x.reason = "has left";
   plan_launch(host, true, now, out);
 }
 
@@ -291,12 +291,12 @@ void host_states::launch(std::size_t host, time_point now,
   out.push_back(launch_agent{host, x.launch});
 }
 
-void host_states::launch_failed(std::size_t host, std::string words,
+void host_states::launch_failed(std::size_t host, std::string reason,
                                 bool may_help, time_point now,
                                 host_decisions& out) {
   auto& x = hosts_[host];
   x.state = host_state::expected;
-  x.words = std::move(words);
+  x.reason = std::move(reason);
   plan_launch(host, may_help, now, out);
 }
 
@@ -306,9 +306,9 @@ void host_states::lose(std::size_t host, std::string cause, time_point now,
   auto state = state_behind(x);
   fence(host, out);
   drop_launcher(host, out);
-  x.words = std::move(cause);
+  x.reason = std::move(cause);
   out.push_back(
-    host_lost{host, x.words, state == host_state::draining, x.heard});
+    host_lost{host, x.reason, state == host_state::draining, x.heard});
   x.state = state == host_state::draining ? host_state::left : host_state::lost;
   plan_launch(host, true, now, out);
 }
@@ -330,7 +330,7 @@ void host_states::give_up(std::size_t host, time_point now,
                           host_decisions& out) {
   auto& x = hosts_[host];
   x.state = host_state::given_up;
-  host_given_up decision{host, x.words};
+  host_given_up decision{host, x.reason};
   if (x.is_launched && limits_.min_ranks > 0) {
     decision.pause = late_launch_delay.after(++x.give_ups);
     x.next_launch = std::max(now + decision.pause, x.gone_at);
@@ -469,11 +469,11 @@ host_states::duration host_states::delay_after(int failures) {
 std::string host_states::missing_text(const run_host& x) const {
   switch (x.state) {
     case host_state::expected:
-      if (x.words.empty())
+      if (x.reason.empty())
         return "no agent has connected to " + addresses_;
       break;
     case host_state::launching:
-      if (x.words.empty())
+      if (x.reason.empty())
         return "its launcher has not started";
       break;
     case host_state::connecting:
@@ -486,8 +486,8 @@ std::string host_states::missing_text(const run_host& x) const {
       break;
   }
   if (x.launches < 2)
-    return x.words;
-  return concat(x.words, " (launched ", x.launches, " times)");
+    return x.reason;
+  return concat(x.reason, " (launched ", x.launches, " times)");
 }
 
 error host_states::missing_error(std::size_t usable,

@@ -148,19 +148,19 @@ struct run_host {
   /// That of the agent that has the host: it checks it, or is here.
   std::optional<std::uint64_t> incarnation;
   bool is_named = false;      ///< By an agent.
-  bool is_guest = false;      ///< Its agent is none that this driver launched.
+  bool is_guest = false;      ///< Its agent was not launched by this driver.
   std::string address;        ///< As in `rank_facts::host_address`.
   std::string driver_address; ///< The other end of that connection.
   time_point admitted{};      ///< Its agent checks it since then.
 
   // -- its state
   host_state state = host_state::expected;
-  host_state before = host_state::ready; ///< It became suspect.
+  host_state before = host_state::ready; ///< State before it became suspect.
   time_point heard{};
   int failures_in_a_row = 0;
   int give_ups = 0;                 ///< Since it last made progress.
   time_point gone_at{};             ///< It may be back after that.
-  std::string words;                ///< Why it is not there.
+  std::string reason;               ///< Why it is missing.
   std::deque<std::uint64_t> fenced; ///< Incarnations that do not count.
 
   // -- launches of its agent
@@ -214,10 +214,10 @@ public:
   host_decisions on_launched(std::size_t host, std::uint64_t launch,
                              time_point now);
 
-  /// The launcher ended, or could not start; *words* says why. Another launch
+  /// The launcher ended, or could not start; *reason* says why. Another launch
   /// *may_help*, unless the agent has said the contrary by its exit code.
   host_decisions on_launcher_ended(std::size_t host, std::uint64_t launch,
-                                   std::string words, bool may_help,
+                                   std::string reason, bool may_help,
                                    time_point now);
 
   /// The agent *x* has *host*, and checks it; that has *room*. *is_guest*:
@@ -297,7 +297,7 @@ private:
 
   void launch(std::size_t host, time_point now, host_decisions& out);
   void let_go(std::size_t host, time_point now, host_decisions& out);
-  void launch_failed(std::size_t host, std::string words, bool may_help,
+  void launch_failed(std::size_t host, std::string reason, bool may_help,
                      time_point now, host_decisions& out);
   void lose(std::size_t host, std::string cause, time_point now,
             host_decisions& out);

@@ -45,8 +45,9 @@ std::string to_string(const process_exit& x) {
 namespace {
 
 std::atomic<int> message_fd{-1};
-/// The process whose words they are; those that it forks share the file.
-std::atomic<pid_t> speaker{0};
+/// The process that may write the termination message. Processes that it forks
+/// share the file and must not.
+std::atomic<pid_t> message_owner{0};
 std::terminate_handler terminate_before = nullptr;
 
 std::string current_exception_text() {
@@ -80,7 +81,7 @@ std::string current_exception_text() {
 } // namespace
 
 void keep_termination_message_in(int fd) {
-  speaker = ::getpid();
+  message_owner = ::getpid();
   message_fd = fd;
   auto before = std::set_terminate(on_terminate);
   if (before != on_terminate)
@@ -88,7 +89,7 @@ void keep_termination_message_in(int fd) {
 }
 
 void write_termination_message(std::string_view text) noexcept {
-  if (::getpid() != speaker)
+  if (::getpid() != message_owner)
     return;
   int fd = message_fd.exchange(-1);
   if (fd < 0)

@@ -43,7 +43,7 @@ public:
   };
 
   struct event {
-    std::string_view hook; ///< A literal, for people.
+    std::string_view hook; ///< A literal, for messages.
     bool is_for_observers = false;
   };
 
@@ -65,7 +65,7 @@ public:
     std::vector<run_order> orders;
   };
 
-  /// The class that is being called, for people. Empty: it is not known.
+  /// The class that is being called, for messages. Empty: it is not known.
   struct running_class {
     std::string who;  ///< "callback 2 (name)"
     std::string text; ///< The same with its hook.
@@ -104,7 +104,7 @@ public:
   /// whether that ends the open turn.
   bool lost(std::size_t position, const std::string& how, time_point now);
 
-  /// Who is called in the open turn, for people.
+  /// Describes who is called in the open turn.
   std::string current(const running_class& x) const;
 
   /// Ends the event.

@@ -81,7 +81,7 @@ expected<void> run_store::try_keep() noexcept {
   }
 }
 
-// One that cannot be read is looked for again.
+// A request that cannot be read is tried again by the next call.
 void run_store::pass_on_end_request() {
   std::unique_lock lock{notes_mutex_};
   auto tell = end_requested_;
@@ -111,12 +111,12 @@ void run_store::release() {
   sync_.end();
   if (journal_->has_unsynced() && check())
     (void) journal_->sync();
-  // While a commit is under way that is no longer waited for, they are left to
-  // the next start.
+  // While an abandoned commit still runs, held checkpoints are left to the next
+  // start, which removes them.
   if (std::unique_lock idle{checkpoints_mutex_, std::try_to_lock})
     try {
       checkpoints_.remove_held();
-    } catch (...) { // No memory: they are the next start's, too.
+    } catch (...) { // No memory: the next start removes them.
     }
   folder_->release();
   std::lock_guard guard{notes_mutex_};

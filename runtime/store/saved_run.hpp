@@ -58,7 +58,7 @@ inline constexpr std::size_t all_checkpoints = std::size_t(-1);
 /// The state of *run* from *text*; any mistake in it is `ec::corrupt` naming
 /// the file. Metrics of many names or long texts are not in it and are read
 /// from the manifests of the *newest* checkpoints, and of all if a score ranks
-/// them: that of 10,000 numbers takes 10 ms.
+/// them: one with 10,000 numbers takes 10 ms.
 expected<saved_run> saved_run_from_json(const std::string& text,
                                         const held_folder& run,
                                         std::size_t newest = all_checkpoints);

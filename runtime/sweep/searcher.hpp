@@ -43,7 +43,7 @@ public:
 };
 
 /// Every combination of the values of the params; the last param changes first.
-/// Of a range, *steps* values, at least one.
+/// A range contributes *steps* values, at least one.
 std::shared_ptr<searcher> grid_search(int steps = 5);
 
 /// Independent params. The same *seed* chooses the same ones.

@@ -11,7 +11,7 @@ namespace {
 /// A kind of event, with a sentence that has names of fields in braces.
 struct event_row {
   std::string_view kind;
-  std::string_view sentence; ///< Empty: none for people.
+  std::string_view sentence; ///< Empty: the kind has none.
   bool is_of_the_run = true; ///< Not for loops to log.
 };
 

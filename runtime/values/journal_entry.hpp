@@ -77,7 +77,7 @@ struct store_event {
   std::string kind;    ///< snake_case, such as `checkpoint_rotten`.
   metrics fields;      ///< Names, paths, reasons.
   bool stored = false; ///< In the journal already.
-  std::string text;    ///< For people; empty: the sentence of its kind.
+  std::string text;    ///< Human-readable; empty: its kind's sentence.
 
   bool operator==(const store_event&) const = default;
 };
@@ -89,8 +89,8 @@ inline expected<void> ignore_store_event(store_event) {
   return {};
 }
 
-/// The sentence for people about an event of this *kind*, as console and report
-/// page show it; nothing if the kind has none.
+/// The human-readable sentence about an event of this *kind*, as console and
+/// report page show it; nothing if the kind has none.
 std::optional<std::string> event_sentence(std::string_view kind,
                                           const metrics& fields);
 

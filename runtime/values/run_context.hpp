@@ -75,7 +75,7 @@ struct rank_facts {
   /// Descriptor of the shared segment of the attempt's ranks on this host; -1:
   /// none. The rank's own: it does not travel.
   int segment = -1;
-  /// This host's name, for people, and its address for the other hosts of the
+  /// This host's name, for messages, and its address for the other hosts of the
   /// run, a number: the one by which its agent and the driver reached each
   /// other. Empty in a run on one host.
   std::string host;
@@ -103,7 +103,7 @@ struct stop_info {
   };
 
   kind_type kind = kind_type::stopped;
-  std::string reason; ///< For people: "SIGTERM", say.
+  std::string reason; ///< Human-readable, such as "SIGTERM".
   /// When ranks that are still in their loops are ended. Not for `finished`;
   /// far away if nothing ends them.
   std::chrono::system_clock::time_point deadline;

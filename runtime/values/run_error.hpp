@@ -52,7 +52,7 @@ TROUPE_INSPECT(rank_failure, kind, code, what, pid, host)
 /// Why a run ended before its train loops did.
 struct run_error {
   ec code = ec::none;
-  std::string message; ///< For people: every failed rank with its cause.
+  std::string message; ///< Human-readable: each failed rank, its cause.
   std::map<int, rank_failure> ranks; ///< Empty if no rank is to blame.
 
   bool operator==(const run_error&) const = default;

@@ -109,7 +109,7 @@ struct epoch_progress {
 
 TROUPE_INSPECT(epoch_progress, epoch, batch, batches, left_s)
 
-/// How a run is.
+/// The status of a run.
 struct run_status {
   run_state state = run_state::initializing;
   std::uint64_t attempt = 0;
@@ -136,7 +136,7 @@ TROUPE_INSPECT(run_status, state, attempt, world_size, reports, last_report,
                reports_per_second, last_metrics, elapsed_s, progress,
                callback_queue, callback_s, callbacks, waits)
 
-/// How one rank is.
+/// The status of one rank.
 struct rank_status {
   enum class phase : std::uint8_t {
     starting, ///< Its process or thread is being started.
@@ -165,7 +165,7 @@ TROUPE_INSPECT(rank_status, rank, where, pid, host, reports, place)
 
 namespace internal {
 
-/// How the group of one attempt is.
+/// The status of the group of one attempt.
 struct group_status {
   std::uint64_t attempt = 0;
   std::vector<rank_status> ranks;   ///< Ordered by rank; empty: no group.

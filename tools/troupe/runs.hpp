@@ -70,7 +70,7 @@ driver_presence presence_of(const process_identity& x);
 /// metrics of checkpoints are read but those that a score ranks.
 found_run read_run(const fs::path& path);
 
-/// Whether no driver of the run is left that could be asked anything.
+/// Whether the run has no driver that could answer requests.
 bool has_ended(const found_run& run);
 
 /// Asks the driver of the run in *path* to end it; with *preempt*, with time

@@ -39,7 +39,7 @@ verb serve_verb();
 verb sync_verb();
 #endif
 
-/// Where runs are looked for.
+/// Where to look for runs.
 struct run_arguments {
   std::string run;
   std::string storage;

@@ -47,7 +47,7 @@ struct config_shape {
   std::vector<std::string> names;  ///< Of choices, or of a group's fields.
   /// Shapes of a group's fields, or the one of all elements.
   std::vector<config_shape> parts;
-  std::string initial; ///< Its default for people, if that is not its value.
+  std::string initial; ///< How its default is shown, if not as its value.
 };
 
 /// Values of fields as text, by the names of the fields: that of a nested one

@@ -21,12 +21,12 @@ namespace troupe::internal {
 
 /// One host of a ring.
 struct ring_host {
-  std::string name; ///< For people.
+  std::string name; ///< For messages.
   int first_rank = 0;
   int ranks = 1;
 };
 
-/// For people: "host b (ranks 4-7)".
+/// Human-readable: "host b (ranks 4-7)".
 std::string to_string(const ring_host& x);
 
 /// What a leader shows its neighbor ahead of the data of a collective. Equal on
@@ -52,14 +52,14 @@ public:
   using combine_function = std::function<void(
     std::byte* to, const std::byte* from, std::size_t bytes)>;
 
-  /// For people, what a note stands for.
+  /// Describes a note for error messages.
   using describe_function = std::function<std::string(const ring_note&)>;
 
   /// Of the collective that a job is a part of.
   struct call {
     ring_note note{};
     clock::time_point deadline = clock::time_point::max();
-    std::chrono::milliseconds timeout{}; ///< What made it, for people.
+    std::chrono::milliseconds timeout{}; ///< As configured, for messages.
   };
 
   /// This host is number *index* of *hosts*; *next* and *previous* lead to its
@@ -132,8 +132,8 @@ private:
     std::size_t size = 0;
   };
 
-  /// What is sent of a job: as far as item *gate* of what is received is there,
-  /// or at once if that is -1.
+  /// A part of a job to send. Its bytes are sent as soon as item *gate* of
+  /// `incoming` has them; at once if *gate* is -1.
   struct outgoing {
     piece what;
     int gate = -1;

@@ -33,9 +33,9 @@ struct sweep_options {
   /// Most trials at once. Unset: as many as this host has cores for, one core
   /// for each rank that claims none. Never more than it has GPUs for.
   std::optional<int> max_concurrent;
-  /// Trials that may fail before one has finished: the program is wrong then,
-  /// not their params, and the sweep ends. Those of earlier starts do not
-  /// count. Unset: without limit.
+  /// How many trials may fail before one has finished. Then the sweep ends: the
+  /// program is probably wrong, not the params. Those of earlier starts do not
+  /// count. Unset: no limit.
   std::optional<std::size_t> max_failed_trials = 3;
   /// Whether trials that failed in earlier starts run again, each from its last
   /// checkpoint: after a mistake in the program, or a full disk.
@@ -57,8 +57,8 @@ struct sweep_result {
   bool stop_requested = false;
   score_order order = score_order::min; ///< Of the sweep's options.
 
-  /// The trial with the best score; of equals the first. An error if none has a
-  /// score.
+  /// The trial with the best score, the first one on a tie. An error if none
+  /// has a score.
   expected<trial> best() const;
 
   /// The result of the run of *x*, with its checkpoints.

@@ -71,8 +71,8 @@ private:
 /// that back before its next forward, `join`, `check_replicas` or
 /// `broadcast_buffers`. A narrower type rounds its weights: then reports are
 /// refused until `check_replicas` passes. A parameter with a gradient that
-/// `no_sync` kept must not be frozen. A change that is refused is refused on
-/// all ranks, and looked at again by the next forward with gradients. If a rank
+/// `no_sync` kept must not be frozen. All ranks refuse a change
+/// together, and the next forward with gradients checks it again. If a rank
 /// cannot make the Reducer for it, all ranks drop the group; one that cannot
 /// make another for a static graph after a backward without averaging drops it
 /// alone, since the others may have had none.

@@ -16,7 +16,7 @@ namespace troupe::internal {
 
 class kept_gradients;
 
-/// What became of the backward of the last forward whose gradients are to be
+/// The state of the backward of the last forward whose gradients are to be
 /// averaged.
 enum class backward_state {
   none,    ///< No gradient of it has come.

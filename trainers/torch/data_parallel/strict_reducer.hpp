@@ -252,8 +252,8 @@ private:
         });
   }
 
-  /// The gradient of parameter *index* has arrived, perhaps through a gradient
-  /// accumulator that `Module::to` left it without the Reducer's hooks.
+  /// The gradient of parameter *index* has arrived. After `Module::to` it may
+  /// come through a new gradient accumulator without the Reducer's hooks.
   void check_accumulator(std::size_t index) {
     if (torch::autograd::get_current_node() == grad_accumulators_[index])
       return;
@@ -346,9 +346,9 @@ private:
   std::shared_ptr<const bool> sync_;
   std::shared_ptr<gradient_sink_state> sink_;
   std::shared_ptr<shown_calls> shown_;
-  std::vector<std::uint64_t> arrivals_; // the forward of each one's gradient
+  std::vector<std::uint64_t> arrivals_; // by parameter: forward of its gradient
   std::vector<std::pair<torch::autograd::Node*, std::uintptr_t>> node_hooks_;
-  std::vector<std::shared_ptr<void>> past_hooks_; // keep the calls coming
+  std::vector<std::shared_ptr<void>> past_hooks_; // of earlier forwards
 };
 
 } // namespace troupe::internal

@@ -12,7 +12,7 @@
 
 namespace troupe::internal {
 
-/// For people, what a note of a ring stands for.
+/// Describes a note of a ring for error messages.
 std::string describe_note(const ring_note& x);
 
 /// The collectives of ranks on several hosts. The ranks of a host share a

@@ -30,7 +30,7 @@ public:
     int local_rank = 0;
     int local_ranks = 1;
     int ranks = 1;
-    std::string host;    ///< For people.
+    std::string host;    ///< For messages.
     std::string address; ///< Of this host, for the others; a number.
   };
 

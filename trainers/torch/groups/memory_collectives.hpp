@@ -35,7 +35,7 @@ struct collective_fingerprint {
   bool operator==(const collective_fingerprint&) const = default;
 };
 
-/// For people: "all-reduce 12 of 100 elements of float".
+/// Human-readable: "all-reduce 12 of 100 elements of float".
 std::string to_string(const collective_fingerprint& x);
 
 /// The collectives of the ranks of a group, on plain memory. Every rank calls

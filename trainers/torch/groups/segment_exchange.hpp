@@ -54,22 +54,22 @@ public:
   /// The collective is over for this rank, successful or not.
   void close() noexcept;
 
-  /// Later waits of this collective may last *grace* longer: another rank, with
-  /// the same limit, is to fail first and to say why.
+  /// Later waits of this collective may last *grace* longer, so that another
+  /// rank with the same limit fails first and names the cause.
   void grant(std::chrono::milliseconds grace) noexcept { deadline_ += grace; }
 
   /// Ends this rank's part because of *reason*, which came from elsewhere; all
   /// calls throw it from now on.
   [[noreturn]] void fail(error reason);
 
-  /// Why the segment was aborted; no error while it was not.
+  /// Why the segment was aborted; no error if it was not.
   error abort_reason() const { return segment_.abort_reason(); }
 
   std::chrono::steady_clock::time_point deadline() const noexcept {
     return deadline_;
   }
 
-  /// What made it.
+  /// The limit that `open` got.
   std::chrono::milliseconds timeout() const noexcept { return timeout_; }
 
   /// Where the sum of all hosts of chunk *number* lies.
@@ -99,7 +99,7 @@ public:
   void deal(int root, const std::vector<const std::byte*>& in, std::byte* out,
             std::size_t bytes);
 
-  /// Takes what comes of *rank*: the bytes of *part*, at *from*.
+  /// Gets the bytes of *part* of the data of *rank*, which lie at *from*.
   using take_function =
     std::function<void(int rank, segment_piece part, const std::byte* from)>;
 

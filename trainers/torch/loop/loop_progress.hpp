@@ -19,8 +19,8 @@ namespace troupe::internal {
 /// `cpu` and such as `cuda`.
 tensor_map random_state(at::Device device);
 
-/// Puts the generators back to where they were; one that *saved* lacks is left
-/// alone.
+/// Restores the state of the generators. One that *saved* lacks keeps its own
+/// state.
 void set_random_state(const tensor_map& saved, at::Device device);
 
 /// What a checkpoint of an `epoch_loop` says beside the model's tensors:
@@ -32,12 +32,12 @@ struct loop_progress {
   std::map<std::string, metrics> callbacks; ///< By `state_key`.
   loop_checkpoint added;                    ///< By hooks.
   tensor_map optimizer;
-  /// See `loop_optimizer`. Empty: of a version that did not save it.
+  /// See `loop_optimizer`. Empty: written by a version that did not save it.
   std::vector<double> first_lr = {};
   std::vector<double> own_lr = {};
 };
 
-/// What each rank adds for itself: `rank_<rank>.safetensors`.
+/// What each rank saves for itself: `rank_<rank>.safetensors`.
 struct rank_progress {
   tensor_map random; ///< See `random_state`.
   metrics logged;
@@ -57,7 +57,7 @@ std::optional<loop_progress> read_progress(const fs::path& folder);
 void write_rank_progress(const fs::path& folder, int rank,
                          const rank_progress& x);
 
-/// What *rank* wrote; a rank that was not there then gets rank 0's logged
+/// What *rank* wrote. A rank that did not exist then gets rank 0's logged
 /// values and nothing else.
 rank_progress read_rank_progress(const fs::path& folder, int rank);
 

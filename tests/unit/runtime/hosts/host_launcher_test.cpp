@@ -86,7 +86,7 @@ TEST_F(host_launcher_test, gives_the_ticket_and_then_the_end_of_input) {
   launcher.end(1);
   auto end = records.end_of(1);
   EXPECT_EQ(end.how, (process_exit{process_exit::kind::exited, 0, {}}));
-  EXPECT_EQ(end.words, "");
+  EXPECT_EQ(end.output, "");
   EXPECT_EQ(test::bytes_of(output), "the ticket\nover\n");
 }
 
@@ -109,7 +109,7 @@ TEST_F(host_launcher_test, tells_how_a_launcher_ended_and_its_last_words) {
                         "timed out\\r\\n\\n' >&2; exit 255"),
                   "ticket");
   auto end = records.end_of(1);
-  EXPECT_EQ(end.words,
+  EXPECT_EQ(end.output,
             "first\nssh: connect to host h3 port 22: Connection timed out");
   EXPECT_EQ(to_string(end),
             "first; ssh: connect to host h3 port 22: Connection timed out "
@@ -141,16 +141,16 @@ TEST_F(host_launcher_test, keeps_only_the_last_lines) {
                         "head -c 5000 /dev/zero | tr '\\0' x >&2; echo >&2; "
                         "for i in 1 2 3 4 5; do echo \"cause $i\" >&2; done"),
                   "");
-  EXPECT_EQ(records.end_of(1).words,
+  EXPECT_EQ(records.end_of(1).output,
             "cause 1\ncause 2\ncause 3\ncause 4\ncause 5");
   launcher.launch(2, shell("head -c 5000 /dev/zero | tr '\\0' x >&2"), "");
-  EXPECT_THAT(records.end_of(2).words, SizeIs(300));
+  EXPECT_THAT(records.end_of(2).output, SizeIs(300));
 }
 
 TEST_F(host_launcher_test, does_not_show_secrets) {
   auto launcher = make();
   launcher.launch(1, shell("echo 'https://me:hunter2@host/ refused' >&2"), "");
-  EXPECT_THAT(records.end_of(1).words,
+  EXPECT_THAT(records.end_of(1).output,
               AllOf(HasSubstr("refused"), Not(HasSubstr("hunter2"))));
 }
 
@@ -240,7 +240,7 @@ TEST_F(host_launcher_test, gives_no_descriptor_and_no_signal_mask_away) {
                    "| tr -d '0\\t' >&2"},
                   "");
   // The last one reads the folder.
-  EXPECT_EQ(records.end_of(1).words, "0\n1\n2\n3\nSigBlk:");
+  EXPECT_EQ(records.end_of(1).output, "0\n1\n2\n3\nSigBlk:");
 }
 
 TEST_F(host_launcher_test, says_that_no_thread_is_left) {

@@ -91,9 +91,9 @@ protected:
   }
 
   lines launcher_ended(std::size_t host, std::uint64_t launch,
-                       std::string words, bool may_help = true) {
-    return to_lines(
-      states->on_launcher_ended(host, launch, std::move(words), may_help, now));
+                       std::string reason, bool may_help = true) {
+    return to_lines(states->on_launcher_ended(host, launch, std::move(reason),
+                                              may_help, now));
   }
 
   void launched(std::size_t host, std::uint64_t launch) {

@@ -2,6 +2,7 @@
 
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <deque>
 #include <stop_token>
 
@@ -152,6 +153,8 @@ int be_environment(int argc, char** argv) {
     std::fprintf(stderr, "environment: %s\n", exchange.error().message.c_str());
     return 1;
   }
+  // A request waits for its limit even if the program of the replay is gone.
+  (*exchange)->attach_functor([] { std::_Exit(0); });
   play(system, *exchange, cfg);
   return 0;
 }

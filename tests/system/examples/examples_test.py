@@ -285,6 +285,7 @@ class ActorLearner(ExampleTest):
                 said += line
                 if line.startswith("checkpoint 4:") and after_checkpoint_4:
                     after_checkpoint_4(program, said)
+            self.assertFalse(limit.finished.is_set(), said)
         finally:
             limit.cancel()
         self.assertEqual(program.wait(LIMIT_S), code, said)

@@ -141,9 +141,9 @@ expected<void> sweep_plan::check() const {
   TROUPE_TRY_VOID(internal::validate(space_));
   TROUPE_TRY_VOID(check_options(options_, *searcher_));
   TROUPE_TRY_VOID(searcher_->validate(space_));
+  TROUPE_TRY_VOID(check_hosts(request_));
   TROUPE_TRY_VOID(internal::validate(request_));
   TROUPE_TRY_VOID(check_fields(space_, request_.loop));
-  TROUPE_TRY_VOID(check_hosts(request_));
   return check_sharing(request_, at_once());
 }
 

@@ -362,10 +362,7 @@ TEST_F(sweep_test, refuses_other_hosts_and_writes_nothing) {
             }),
             "the trials of a sweep run on this host, but there are the hosts "
             "host-a, host-b: start the sweep on one host, or one run on all");
-  EXPECT_THAT(refusal([](auto& x) {
-                x.scaling.num_workers = 3;
-                x.scaling.agents = 2;
-              }),
+  EXPECT_THAT(refusal([](auto& x) { x.scaling.agents = 2; }),
               HasSubstr("agents of 2 other hosts are to join"));
   EXPECT_THAT(refusal([](auto& x) { x.run.agent_ticket = "ticket"; }),
               HasSubstr("agent_ticket lets other hosts join"));

@@ -4,9 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <system_error>
@@ -18,6 +16,7 @@
 #include "troupe/runtime/environment.hpp"
 #include "troupe/runtime/process/descriptor.hpp"
 #include "troupe/runtime/process/interrupt_watch.hpp"
+#include "troupe/runtime/run/signal_orders.hpp"
 #include "troupe/runtime/store/result.hpp"
 #include "troupe/runtime/text.hpp"
 #include "troupe/trainers/run_home.hpp"
@@ -40,10 +39,11 @@ std::string by_signal(const char* what, int signal) {
   return concat("the run was ", what, " by ", signal_text(signal));
 }
 
-/// Passes on what signals ask for, each time they ask for more.
-class signal_orders {
+/// The signals of a run: passes on what they ask for, each time they ask for
+/// more.
+class run_signals {
 public:
-  explicit signal_orders(const std::vector<int>& preempting)
+  explicit run_signals(const std::vector<int>& preempting)
     : signals_(preempting) {}
 
   int fd() const noexcept { return signals_.fd(); }
@@ -64,40 +64,30 @@ public:
   template <class Preempt, class Stop>
   void apply(Preempt preempt, Stop stop) {
     auto asked = signals_.asked();
-    if (asked <= applied_)
+    if (!orders_.is_more(asked))
       return;
     if (asked == interrupt::stop)
       stop(why(asked));
     else
       preempt(why(asked));
-    applied_ = asked; // Not after an exception: it is tried again.
+    orders_.passed_on(asked); // Not after an exception: it is tried again.
   }
 
-  /// Signals that arrive from now on come too late for the run. Called on any
-  /// thread; only the first call counts.
+  /// As `signals_in_time::outcome_is_fixed`. Called on any thread.
   void outcome_is_fixed() noexcept {
-    auto unknown = still_open;
-    auto asked = signals_.asked();
-    auto count = signals_.count(); // Has each signal that is in *asked*.
-    if (in_time_.compare_exchange_strong(unknown, static_cast<int>(asked)))
-      counted_in_time_ = count;
+    in_time_.outcome_is_fixed(signals_seen::by(signals_));
   }
 
-  /// Whether a signal has come since the outcome was fixed: what is left to do
-  /// must then be quick.
   bool is_hurried() const noexcept {
-    return signals_.count() > counted_in_time_;
+    return in_time_.is_hurried(signals_.count());
   }
 
   /// The run has come to its end, *outcome*. Signals that came too late are the
   /// program's once fit() returns.
   void run_ended(result& outcome) noexcept {
     outcome_is_fixed();
-    auto in_time = static_cast<interrupt>(in_time_.load());
-    outcome.stop_requested = in_time != interrupt::none;
-    auto had_to_leave = outcome.status == run_status_kind::preempted
-                        || outcome.status == run_status_kind::aborted;
-    signals_.answer(had_to_leave ? interrupt::stop : in_time);
+    outcome.stop_requested = in_time_.asked() != interrupt::none;
+    signals_.answer(in_time_.heeded(outcome.status));
   }
 
   /// The end of a run that did not begin for *reason*, perhaps because a signal
@@ -109,8 +99,6 @@ public:
   }
 
 private:
-  static constexpr int still_open = -1;
-
   result not_begun_result(error reason) const {
     if (reason.code != ec::stopped || !any())
       return failed_result(std::move(reason));
@@ -121,8 +109,7 @@ private:
         ? why(asked) + ' ' + reason.message.substr(stopped.size())
         : why(asked) + "; " + reason.message;
     auto outcome = failed_result(std::move(reason));
-    outcome.status = asked == interrupt::stop ? run_status_kind::aborted
-                                              : run_status_kind::preempted;
+    outcome.status = status_after(asked);
     return outcome;
   }
 
@@ -132,10 +119,8 @@ private:
   }
 
   interrupt_watch signals_;
-  interrupt applied_ = interrupt::none;
-  /// What signals asked for before the outcome was fixed.
-  std::atomic<int> in_time_{still_open};
-  std::atomic<int> counted_in_time_{std::numeric_limits<int>::max()};
+  end_orders orders_;
+  signals_in_time in_time_;
 };
 
 /// Calls *listener* at changes of *monitor* until it is destroyed.
@@ -156,8 +141,7 @@ private:
 };
 
 /// Shows the run and watches for signals until it is over.
-result watch(run_handle& run, console_progress& console,
-             signal_orders& signals) {
+result watch(run_handle& run, console_progress& console, run_signals& signals) {
   wake_event wake;
   monitor_listener listener{run.monitor(), [&](run_state state) {
                               if (state >= run_state::shutting_down)
@@ -214,7 +198,7 @@ home_of(const std::vector<std::shared_ptr<const callback_actor>>& actors) {
 
 /// Starts the run, shows it and waits for its end.
 result manage(run_request request, run_home& home, run_surroundings around,
-              console_progress& console, signal_orders& signals) {
+              console_progress& console, run_signals& signals) {
   auto run =
     run_handle::start(std::move(request), home.system(), std::move(around));
   if (!run)
@@ -259,7 +243,7 @@ result fit_valid(run_request request,
   if (!home)
     return failed_result(std::move(home.error()));
   // CAF ends the program without descriptors, so its system comes first.
-  signal_orders signals{request.run.preempt_signals};
+  run_signals signals{request.run.preempt_signals};
   run_surroundings around;
   if (console->style() != console_style::quiet)
     around.console = [console](std::string_view text) { console->print(text); };

@@ -32,6 +32,7 @@
 #include "troupe/runtime/process/descriptor.hpp"
 #include "troupe/runtime/process/interrupt_watch.hpp"
 #include "troupe/runtime/process/spawner.hpp"
+#include "troupe/runtime/run/signal_orders.hpp"
 #include "troupe/runtime/run_layout.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/store/ranks_lock.hpp"
@@ -347,23 +348,21 @@ agent_end await_end(node_agent& agent, const interrupt_watch& signals) {
   using clock = std::chrono::steady_clock;
   pollfd sources[] = {{agent.ending()->fd(), POLLIN, 0},
                       {signals.fd(), POLLIN, 0}};
-  for (std::optional<clock::time_point> killed;;) {
-    auto is_leaving = sources[1].fd < 0;
+  for (agent_signals orders;;) {
+    auto is_leaving = orders.has_given_notice();
     ::poll(sources, 2,
            is_leaving ? static_cast<int>(signal_interval.count()) : -1);
     agent_end left{agent_exit::try_again, "a signal asked it to leave"};
     if (auto end = agent.ending()->first())
       return is_leaving && end->code == agent_exit::done ? left : *end;
-    auto asked = signals.asked();
-    if (asked == interrupt::stop || (is_leaving && signals.count() > 1)
-        || (killed && clock::now() >= *killed))
+    auto step = orders.next(signals_seen::by(signals), clock::now());
+    if (step == agent_signals::step::leave)
       return left;
-    if (is_leaving || asked == interrupt::none)
+    if (step == agent_signals::step::wait)
       continue;
     sources[1].fd = -1; // It stays readable.
     auto grace = sender_grace_of_host().value_or(std::nullopt);
-    if (grace)
-      killed = clock::now() + *grace;
+    orders.gave_notice(clock::now(), grace);
     agent.give_notice(
       concat("its agent got ", signal_text(signals.asking_signal())), grace);
   }

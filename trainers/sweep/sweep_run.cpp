@@ -76,9 +76,7 @@ void sweep_run::note_end_of_start() noexcept {
     sweep_end x;
     if (outcome_.error) {
       x.reason = outcome_.error->message;
-      x.status = asked() == interrupt::none      ? run_status_kind::errored
-                 : asked() == interrupt::preempt ? run_status_kind::preempted
-                                                 : run_status_kind::aborted;
+      x.status = status_after(asked());
     }
     if (auto ok = store_->finish(std::move(x)); !ok)
       fail(ok.error());
@@ -189,7 +187,7 @@ expected<void> sweep_run::begin(trial x, run_request request) {
   around.enough = [judge = judge_, index = x.index](const report_batch& batch) {
     return judge->judge(index, batch);
   };
-  around.hurried = [this] { return signals_->count() > 1; };
+  around.hurried = [this] { return signals_seen::by(*signals_).repeated(); };
   around.ended = [this] { wake_.notify(); };
   auto slot = slots_->take();
   request.gpus = slot.gpus;
@@ -235,9 +233,9 @@ expected<void> sweep_run::note_end(trial x) {
 }
 
 void sweep_run::ask_to_end(interrupt how) {
-  if (how <= asked_)
+  if (!orders_.is_more(how))
     return;
-  asked_ = how;
+  orders_.passed_on(how);
   for (auto& x : active_)
     x.thread->ask_to_end(how);
 }
@@ -251,7 +249,7 @@ void sweep_run::fail(error reason) {
 
 void sweep_run::wait() {
   // A signal that was heeded stays readable.
-  auto signal_fd = asked_ == interrupt::none ? signals_->fd() : -1;
+  auto signal_fd = orders_.last() == interrupt::none ? signals_->fd() : -1;
   pollfd sources[] = {{wake_.fd(), POLLIN, 0}, {signal_fd, POLLIN, 0}};
   ::poll(sources, 2, redraw_ms);
   wake_.clear();

@@ -12,6 +12,7 @@
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/process/descriptor.hpp"
 #include "troupe/runtime/process/interrupt_watch.hpp"
+#include "troupe/runtime/run/signal_orders.hpp"
 #include "troupe/runtime/sweep/sweep_ledger.hpp"
 #include "troupe/runtime/sweep/sweep_store.hpp"
 #include "troupe/runtime/sweep/trial_judge.hpp"
@@ -86,7 +87,7 @@ private:
   interrupt_watch* signals_ = nullptr;
   interrupt requested_ = interrupt::none; // by `troupe stop`
   clock_type::time_point next_look_;      // for such a request
-  interrupt asked_ = interrupt::none;     // of the trials
+  end_orders orders_;                     // to the trials
   wake_event wake_;                       // readable: a trial has ended
   std::vector<under_way> active_;
 };

@@ -46,7 +46,7 @@ expected<result> trial_thread::run(run_request request) {
   run_surroundings around;
   around.given_up = [this] {
     std::lock_guard guard{mutex_};
-    return asked_ != interrupt::none;
+    return was_asked();
   };
   around.enough = around_.enough;
   TROUPE_TRY(
@@ -56,10 +56,7 @@ expected<result> trial_thread::run(run_request request) {
   {
     std::lock_guard guard{mutex_};
     handle_ = mine;
-    if (asked_ == interrupt::stop)
-      mine->stop();
-    else if (asked_ == interrupt::preempt)
-      mine->preempt();
+    pass_on(orders_.last());
   }
   return mine->wait(around_.hurried);
 }
@@ -93,12 +90,16 @@ std::vector<std::string> trial_thread::take_notes() {
 
 void trial_thread::ask_to_end(interrupt how) {
   std::lock_guard guard{mutex_};
-  if (how <= asked_)
+  if (!orders_.is_more(how))
     return;
-  asked_ = how;
+  orders_.passed_on(how);
+  pass_on(how);
+}
+
+void trial_thread::pass_on(interrupt how) {
   if (handle_ && how == interrupt::stop)
     handle_->stop();
-  else if (handle_)
+  else if (handle_ && how == interrupt::preempt)
     handle_->preempt();
 }
 
@@ -110,9 +111,8 @@ bool trial_thread::has_ended() const {
 expected<std::optional<trial>> trial_thread::take_end() {
   thread_.join();
   auto& outcome = *outcome_;
-  auto was_asked = asked_ != interrupt::none;
   if (!outcome) {
-    if (was_asked && outcome.error().code == ec::stopped)
+    if (was_asked() && outcome.error().code == ec::stopped)
       return std::nullopt;
     return failure(outcome.error().code,
                    content_.name + ": " + outcome.error().message);
@@ -128,7 +128,7 @@ expected<std::optional<trial>> trial_thread::take_end() {
   done.reason = outcome->error ? outcome->error->message : outcome->stop_reason;
   auto is_over = done.status == run_status_kind::finished
                  || done.status == run_status_kind::errored;
-  if (!is_over && was_asked)
+  if (!is_over && was_asked())
     return std::nullopt;
   return done;
 }

@@ -14,6 +14,7 @@
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/process/interrupt_watch.hpp"
 #include "troupe/runtime/report/report.hpp"
+#include "troupe/runtime/run/signal_orders.hpp"
 #include "troupe/runtime/store/result.hpp"
 #include "troupe/runtime/sweep/trial.hpp"
 #include "troupe/trainers/run_handle.hpp"
@@ -72,13 +73,16 @@ private:
   expected<result> run(run_request request);
   std::shared_ptr<run_handle> handle() const;
   double seconds() const;
+  /// Passes *how* on if the run has started. Guarded by the caller.
+  void pass_on(interrupt how);
+  bool was_asked() const noexcept { return orders_.last() != interrupt::none; }
 
   trial content_;
   surroundings around_;
   std::chrono::steady_clock::time_point begin_ =
     std::chrono::steady_clock::now();
-  mutable std::mutex mutex_; // guards what follows
-  interrupt asked_ = interrupt::none;
+  mutable std::mutex mutex_;           // guards what follows
+  end_orders orders_;                  // to the run, which may not have begun
   std::shared_ptr<run_handle> handle_; // unset: not started yet
   std::optional<expected<result>> outcome_;
   std::thread thread_; // the sweep's thread only

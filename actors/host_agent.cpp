@@ -6,7 +6,6 @@
 #include "troupe/actors/compat/messaging.hpp"
 #include "troupe/actors/protocol/error_code.hpp"
 #include "troupe/runtime/report/rank_places.hpp"
-#include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
 
@@ -47,7 +46,7 @@ caf::result<void> host_agent_state::start(start_ranks& x,
   if (!segment)
     return to_caf(segment.error());
   args.launcher->prepare(x);
-  attempt.emplace(std::move(x), std::move(*segment));
+  attempt.begin(x.attempt, std::move(x), std::move(*segment));
   started->clear();
   for (auto& facts : attempt->order.ranks) {
     started->push_back(facts.rank);
@@ -66,16 +65,16 @@ void host_agent_state::launch(int rank) {
     };
     std::visit(send, x);
   };
-  args.launcher->launch(attempt->order.attempt, rank,
-                        attempt->segment.descriptor(), tell);
+  args.launcher->launch(attempt->number, rank, attempt->segment.descriptor(),
+                        tell);
 }
 
 caf::result<start_loop> host_agent_state::welcome(rank_ready& x,
                                                   trainer_actor trainer) {
-  auto a = current(x.attempt);
+  auto a = attempt.current(x.attempt);
   auto slot = a ? a->find(x.rank) : nullptr;
   if (!slot)
-    return to_caf(too_late(x.attempt));
+    return to_caf(attempt.too_late(x.attempt));
   if (a->end_reason)
     return to_caf(a->end_reason);
   monitor(self, trainer,
@@ -89,7 +88,7 @@ caf::result<start_loop> host_agent_state::welcome(rank_ready& x,
   request(self, group, caf::infinite, std::move(x))
     .then(
       [this, promise, number, rank]() mutable {
-        if (auto open = open_attempt(number))
+        if (auto open = attempt.open(number))
           promise.deliver(start_for(rank));
         else
           promise.deliver(to_caf(open.error()));
@@ -109,12 +108,12 @@ start_loop host_agent_state::start_for(int rank) const {
 // -- what became of a rank
 
 void host_agent_state::launched(const rank_launched& x) {
-  if (auto a = current(x.attempt); a && a->find(x.rank))
+  if (auto a = attempt.current(x.attempt); a && a->find(x.rank))
     tell(x);
 }
 
 void host_agent_state::launch_failed(rank_launch_failed& x) {
-  auto a = current(x.attempt);
+  auto a = attempt.current(x.attempt);
   auto slot = a ? a->find(x.rank) : nullptr;
   if (!slot)
     return;
@@ -123,7 +122,7 @@ void host_agent_state::launch_failed(rank_launch_failed& x) {
 }
 
 void host_agent_state::exited(rank_exited& x) {
-  auto a = current(x.attempt);
+  auto a = attempt.current(x.attempt);
   auto slot = a ? a->find(x.rank) : nullptr;
   if (!slot)
     return;
@@ -143,16 +142,16 @@ void host_agent_state::trainer_lost(const caf::actor_addr& who) {
     // A rank whose last message was answered sends nothing more. A thread has
     // no connection.
     if (!facts.in_process && !slot.loop_over)
-      tell(rank_disconnected{attempt->order.attempt, facts.rank});
+      tell(rank_disconnected{attempt->number, facts.rank});
     return;
   }
 }
 
 caf::result<void> host_agent_state::end_loop(loop_ended& x) {
-  auto a = current(x.attempt);
+  auto a = attempt.current(x.attempt);
   auto slot = a ? a->find(x.rank) : nullptr;
   if (!slot)
-    return to_caf(too_late(x.attempt));
+    return to_caf(attempt.too_late(x.attempt));
   slot->loop_over = true;
   a->batch.loop_ended(a->local(x.rank));
   // For each of n ranks, so that system calls for all would be n * n.
@@ -163,7 +162,7 @@ caf::result<void> host_agent_state::end_loop(loop_ended& x) {
 // -- the end of an attempt
 
 void host_agent_state::end(const end_ranks& x) {
-  auto a = current(x.attempt);
+  auto a = attempt.current(x.attempt);
   if (!a || a->end_reason)
     return;
   for (auto& known : shown()) {
@@ -182,12 +181,12 @@ void host_agent_state::end(const end_ranks& x) {
 }
 
 void host_agent_state::kill(const kill_rank& x) {
-  if (auto a = current(x.attempt); a && a->find(x.rank))
+  if (auto a = attempt.current(x.attempt); a && a->find(x.rank))
     args.launcher->kill(x.rank);
 }
 
 void host_agent_state::over(const attempt_over& x) {
-  if (!current(x.attempt))
+  if (!attempt.current(x.attempt))
     return;
   answer_all({ec::stopped, "the attempt is over"});
   attempt.reset();
@@ -213,8 +212,8 @@ std::vector<rank_snapshot> host_agent_state::snapshots() const {
 }
 
 host_snapshots host_agent_state::look(const look_at_ranks& x) {
-  host_snapshots result{x.attempt, {}, stale_messages};
-  if (!attempt || attempt->order.attempt != x.attempt)
+  host_snapshots result{x.attempt, {}, attempt.stale()};
+  if (!attempt.is(x.attempt))
     return result;
   pass_calls_on();
   result.ranks = snapshots();
@@ -227,33 +226,11 @@ host_snapshots host_agent_state::look(const look_at_ranks& x) {
 
 stacks_shown host_agent_state::ask_for_stacks(const show_stacks& x) {
   stacks_shown result{x.attempt, {}};
-  if (auto a = current(x.attempt))
+  if (auto a = attempt.current(x.attempt))
     for (auto rank : x.ranks)
       if (a->find(rank) && args.launcher->show_stacks(rank))
         result.ranks.push_back(rank);
   return result;
-}
-
-// -- which attempt
-
-host_agent_state::attempt_state*
-host_agent_state::current(std::uint64_t number) {
-  if (attempt && attempt->order.attempt == number)
-    return &*attempt;
-  ++stale_messages;
-  return nullptr;
-}
-
-expected<host_agent_state::attempt_state*>
-host_agent_state::open_attempt(std::uint64_t number) {
-  auto a = current(number);
-  if (a && !a->end_reason)
-    return a;
-  return tl::unexpected{a ? a->end_reason : too_late(number)};
-}
-
-error host_agent_state::too_late(std::uint64_t number) const {
-  return {ec::stopped, concat("attempt ", number, " is over")};
 }
 
 } // namespace troupe::internal

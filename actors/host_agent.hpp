@@ -13,6 +13,7 @@
 #include "troupe/actors/rank_launcher.hpp"
 #include "troupe/runtime/process/shared_segment.hpp"
 #include "troupe/runtime/report/call_batch.hpp"
+#include "troupe/runtime/run/attempt_slot.hpp"
 
 namespace troupe::internal {
 
@@ -47,7 +48,7 @@ struct host_agent_state {
   };
 
   /// The one attempt under way. Its vectors are by local rank.
-  struct attempt_state {
+  struct attempt_state : numbered_attempt {
     attempt_state(start_ranks x, shared_segment memory);
 
     /// The slot of *rank*; nullptr if it is not of this host.
@@ -62,7 +63,6 @@ struct host_agent_state {
     std::vector<host_call> held; ///< Not passed on yet.
     std::size_t held_bytes = 0;
     std::multimap<std::uint64_t, pending_report> reports; ///< By index.
-    error end_reason; ///< Set: the ranks are to end.
   };
 
   // -- the worker group asks
@@ -94,12 +94,6 @@ struct host_agent_state {
   void launch_failed(rank_launch_failed& x);
   void trainer_lost(const caf::actor_addr& who);
 
-  /// The attempt numbered *number* or nullptr; counts what comes too late.
-  attempt_state* current(std::uint64_t number);
-  /// The same, or why it takes no more calls of ranks: it is over or ends.
-  expected<attempt_state*> open_attempt(std::uint64_t number);
-  error too_late(std::uint64_t number) const;
-
   void launch(int rank);
   /// What ranks show in shared memory alone.
   std::vector<rank_snapshot> shown() const;
@@ -120,11 +114,10 @@ struct host_agent_state {
   pointer self = nullptr;
   host_agent_args args;
   worker_group_actor group; ///< Of the last attempt.
-  std::optional<attempt_state> attempt;
+  attempt_slot<attempt_state> attempt;
   /// Ranks of the last attempt; outlives the actor.
   std::shared_ptr<std::vector<int>> started =
     std::make_shared<std::vector<int>>();
-  std::uint64_t stale_messages = 0;
 };
 
 /// Behavior of the HOST AGENT actor. If it, or the worker group, dies of a

@@ -57,11 +57,11 @@ void host_agent_state::pass_calls_on() {
   attempt->held_bytes = 0;
   if (!attempt->held.empty())
     send(self, group,
-         host_calls{attempt->order.attempt, std::exchange(attempt->held, {})});
+         host_calls{attempt->number, std::exchange(attempt->held, {})});
 }
 
 caf::result<report_committed> host_agent_state::add(report& x) {
-  auto open = open_attempt(x.attempt);
+  auto open = attempt.open(x.attempt);
   if (!open)
     return to_caf(open.error());
   auto a = *open;
@@ -77,13 +77,13 @@ caf::result<report_committed> host_agent_state::add(report& x) {
 }
 
 void host_agent_state::awaited(const reports_awaited& x) {
-  auto a = current(x.attempt);
+  auto a = attempt.current(x.attempt);
   if (a && !a->end_reason && a->find(x.rank))
     call(x.rank, x, a->batch.await_reports(a->local(x.rank)));
 }
 
 caf::result<barrier_released> host_agent_state::join(join_barrier& x) {
-  auto open = open_attempt(x.attempt);
+  auto open = attempt.open(x.attempt);
   if (!open)
     return to_caf(open.error());
   auto a = *open;
@@ -123,7 +123,7 @@ caf::result<Answer> host_agent_state::pass_on(Message& x, More&... more) {
 // -- from the worker group
 
 void host_agent_state::answer(const reports_answered& x) {
-  auto a = current(x.attempt);
+  auto a = attempt.current(x.attempt);
   if (!a)
     return;
   a->batch.answered(x.answer.index);
@@ -137,7 +137,7 @@ void host_agent_state::answer(const reports_answered& x) {
 }
 
 void host_agent_state::answer(const barrier_answered& x) {
-  auto a = current(x.attempt);
+  auto a = attempt.current(x.attempt);
   if (!a)
     return;
   a->batch.released();
@@ -151,7 +151,7 @@ void host_agent_state::answer(const barrier_answered& x) {
 }
 
 void host_agent_state::refuse(const call_refused& x) {
-  auto a = current(x.attempt);
+  auto a = attempt.current(x.attempt);
   auto slot = a ? a->find(x.rank) : nullptr;
   if (!slot)
     return;

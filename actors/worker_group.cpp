@@ -5,7 +5,6 @@
 
 #include "troupe/actors/compat/messaging.hpp"
 #include "troupe/actors/protocol/error_code.hpp"
-#include "troupe/runtime/text.hpp"
 #include "troupe/runtime/timing.hpp"
 
 namespace troupe::internal {
@@ -21,8 +20,8 @@ constexpr auto least_limit = std::chrono::seconds{2};
 worker_group_state::attempt_state::attempt_state(const start_attempt& x,
                                                  const group_plan& plan,
                                                  int ranks)
-  : number(x.attempt), first_report(x.first_report), resume(x.resume),
-    tracker(ranks), meetings(ranks, x.first_report),
+  : first_report(x.first_report), resume(x.resume), tracker(ranks),
+    meetings(ranks, x.first_report),
     monitor(ranks, {plan.report_timeout, plan.hang_timeout}), stragglers(ranks),
     idle_in_calls(static_cast<std::size_t>(ranks)),
     waited(static_cast<std::size_t>(ranks)),
@@ -51,7 +50,7 @@ void worker_group_state::begin(const start_attempt& x,
   has_begun = true;
   if (args.plan.world.is_elastic())
     hosts.deal(hosts.shares_on(chosen, args.plan.world));
-  attempt.emplace(x, args.plan, hosts.world_size());
+  attempt.begin(x.attempt, x, args.plan, hosts.world_size());
   resizes.attempt_began(attempt->world_size());
   hosts.attempt_started(chosen);
   if (args.plan.network_interface.empty()) // Else each host has said its own.
@@ -94,7 +93,7 @@ void worker_group_state::after(std::chrono::milliseconds limit,
   auto due = args.now() + limit;
   self->run_delayed(limit, [this, limit, due, again, f = std::move(f),
                             number = attempt->number]() mutable {
-    if (!attempt || attempt->number != number)
+    if (!attempt.is(number))
       return;
     // Messages that ranks sent while the driver was stopped come after this.
     if (again && stood_still(args.now() - due, limit.zero()))
@@ -156,7 +155,7 @@ host_agent_actor worker_group_state::agent_at(std::size_t host) const {
 }
 
 void worker_group_state::launched(const rank_launched& x) {
-  auto a = current(x.attempt);
+  auto a = attempt.current(x.attempt);
   if (!a || !a->tracker.knows(x.rank))
     return;
   a->tracker.launched(x.rank, x.pid);
@@ -165,7 +164,7 @@ void worker_group_state::launched(const rank_launched& x) {
 }
 
 void worker_group_state::launch_failed(const rank_launch_failed& x) {
-  auto a = current(x.attempt);
+  auto a = attempt.current(x.attempt);
   if (!a || !a->tracker.knows(x.rank))
     return;
   a->tracker.launch_failed(x.rank, x.reason);
@@ -174,7 +173,7 @@ void worker_group_state::launch_failed(const rank_launch_failed& x) {
 }
 
 caf::result<void> worker_group_state::ready(rank_ready& x) {
-  auto open = open_attempt(x.attempt);
+  auto open = attempt.open(x.attempt);
   if (!open)
     return to_caf(open.error());
   auto a = *open;
@@ -191,26 +190,6 @@ caf::result<void> worker_group_state::ready(rank_ready& x) {
 
 // -- what others ask
 
-worker_group_state::attempt_state*
-worker_group_state::current(std::uint64_t number) {
-  if (attempt && attempt->number == number)
-    return &*attempt;
-  ++stale_messages;
-  return nullptr;
-}
-
-expected<worker_group_state::attempt_state*>
-worker_group_state::open_attempt(std::uint64_t number) {
-  auto a = current(number);
-  if (a && !a->tracker.end_ordered())
-    return a;
-  return tl::unexpected{a ? a->end_reason : too_late(number)};
-}
-
-error worker_group_state::too_late(std::uint64_t number) const {
-  return {ec::stopped, concat("attempt ", number, " is over")};
-}
-
 caf::result<group_status> worker_group_state::ask_for_status() {
   auto promise = self->make_response_promise<group_status>();
   ask_hosts({}, [this, promise]() mutable { promise.deliver(status()); });
@@ -219,7 +198,7 @@ caf::result<group_status> worker_group_state::ask_for_status() {
 
 group_status worker_group_state::status() const {
   group_status result;
-  result.stale_messages = stale_messages;
+  result.stale_messages = attempt.stale();
   for (auto& [host, count] : stale_at_hosts)
     result.stale_messages += count;
   if (!attempt)
@@ -291,8 +270,8 @@ worker_group_actor::behavior_type worker_group(worker_group_state::pointer self,
     [&state](const rank_disconnected& x) { state.disconnected(x); },
     [&state](const rank_exited& x) { state.exited(x); },
     [&state, self](log_event& x) -> caf::result<void> {
-      if (!state.current(x.attempt))
-        return to_caf(state.too_late(x.attempt));
+      if (!state.attempt.current(x.attempt))
+        return to_caf(state.attempt.too_late(x.attempt));
       return delegate(self, state.driver, std::move(x));
     },
     [&state, self](get_checkpoints& x) {
@@ -300,8 +279,8 @@ worker_group_actor::behavior_type worker_group(worker_group_state::pointer self,
     },
     [&state, self](open_mailbox& x,
                    postbox_actor& box) -> caf::result<caf::actor> {
-      if (!state.current(x.attempt))
-        return to_caf(state.too_late(x.attempt));
+      if (!state.attempt.current(x.attempt))
+        return to_caf(state.attempt.too_late(x.attempt));
       // The ranks of the driver's host are not those of node 0 if it has none.
       x.is_near = !state.is_elsewhere(x.rank);
       return delegate(self, state.driver, std::move(x), std::move(box));

@@ -19,6 +19,7 @@
 #include "troupe/runtime/report/rank_meetings.hpp"
 #include "troupe/runtime/report/rank_places.hpp"
 #include "troupe/runtime/report/straggler_monitor.hpp"
+#include "troupe/runtime/run/attempt_slot.hpp"
 #include "troupe/runtime/run/attempt_tracker.hpp"
 #include "troupe/runtime/run/cause_search.hpp"
 #include "troupe/runtime/run/leave_plan.hpp"
@@ -101,12 +102,11 @@ struct worker_group_state {
   };
 
   /// The one attempt under way.
-  struct attempt_state {
+  struct attempt_state : numbered_attempt {
     attempt_state(const start_attempt& x, const group_plan& plan, int ranks);
 
     int world_size() const noexcept { return tracker.world_size(); }
 
-    std::uint64_t number;
     std::uint64_t first_report;
     std::optional<checkpoint> resume;
     attempt_tracker tracker;
@@ -130,7 +130,6 @@ struct worker_group_state {
     std::map<int, clock::time_point> exits; ///< Of ranks' processes.
     cause_search causes;
     bool started = false;
-    error end_reason;
     std::map<rendezvous_table::waiter_id, pending_get> getters;
     std::map<rendezvous_table::waiter_id, wait_promise> waiters;
     rendezvous_table::waiter_id next_waiter = 0;
@@ -206,12 +205,6 @@ struct worker_group_state {
 
   caf::result<group_status> ask_for_status();
   group_status status() const;
-
-  /// The attempt numbered *number* or nullptr; counts what comes too late.
-  attempt_state* current(std::uint64_t number);
-  /// The same, or why it takes no more calls of ranks: it is over or ends.
-  expected<attempt_state*> open_attempt(std::uint64_t number);
-  error too_late(std::uint64_t number) const;
 
   void start_on(std::size_t host);
   rank_facts facts_of(std::size_t host, int rank) const;
@@ -313,14 +306,13 @@ struct worker_group_state {
   worker_group_args args;
   host_roster hosts;
   driver_actor driver; ///< Of the last attempt.
-  std::optional<attempt_state> attempt;
+  attempt_slot<attempt_state> attempt;
   std::optional<start_attempt> gathering; ///< It waits for hosts.
   bool has_begun = false;                 ///< An attempt.
   resize_judge resizes;
   /// By host, where there is one. They end with the group; outlives the actor.
   std::shared_ptr<std::map<std::size_t, host_agent_actor>> agents =
     std::make_shared<std::map<std::size_t, host_agent_actor>>();
-  std::uint64_t stale_messages = 0;
   std::map<std::size_t, std::uint64_t> stale_at_hosts; ///< By the last look.
   bool leaving = false;
   caf::error leaving_for; ///< `unfinished`; `caf::none`: the run finished.

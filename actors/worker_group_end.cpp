@@ -26,7 +26,7 @@ constexpr auto kill_patience = std::chrono::seconds{10};
 // -- the end of a rank
 
 void worker_group_state::end_loop(rank_loop_ended& x) {
-  auto a = current(x.attempt);
+  auto a = attempt.current(x.attempt);
   auto& loop = x.loop;
   if (!a || !a->tracker.knows(loop.rank))
     return;
@@ -69,7 +69,7 @@ void worker_group_state::watch_exit(int rank) {
 }
 
 void worker_group_state::exited(const rank_exited& x) {
-  auto a = current(x.attempt);
+  auto a = attempt.current(x.attempt);
   if (!a || !a->tracker.knows(x.rank))
     return;
   if (x.ended_before && a->tracker.end_ordered())
@@ -81,7 +81,7 @@ void worker_group_state::exited(const rank_exited& x) {
 }
 
 void worker_group_state::disconnected(const rank_disconnected& x) {
-  auto a = current(x.attempt);
+  auto a = attempt.current(x.attempt);
   if (!a || !a->tracker.knows(x.rank))
     return;
   // If its process has ended, the cause follows in a moment; later with a
@@ -152,7 +152,7 @@ void worker_group_state::leave(const caf::error& why) {
 
 void worker_group_state::stop(const stop_attempt& x) {
   gathering.reset();
-  auto a = current(x.attempt);
+  auto a = attempt.current(x.attempt);
   if (!a) {
     send(self, driver, attempt_ended{x.attempt, true});
     return;
@@ -164,7 +164,7 @@ void worker_group_state::stop(const stop_attempt& x) {
 }
 
 void worker_group_state::preempt(const preempt_attempt& x) {
-  if (auto a = current(x.attempt))
+  if (auto a = attempt.current(x.attempt))
     a->leaves.preempt(x.reason, x.deadline_ms);
 }
 

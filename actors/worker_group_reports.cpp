@@ -21,7 +21,7 @@ constexpr auto call_patience = std::chrono::seconds{5};
 void worker_group_state::take(host_calls& x) {
   for (auto& call : x.calls) {
     // A call may end the attempt.
-    auto a = current(x.attempt);
+    auto a = attempt.current(x.attempt);
     if (!a || a->tracker.end_ordered())
       return;
     if (auto sent = std::get_if<report>(&call.what))
@@ -101,7 +101,7 @@ void worker_group_state::commit(report_batch batch) {
 }
 
 void worker_group_state::answered(reports_answered x) {
-  if (!attempt || attempt->number != x.attempt)
+  if (!attempt.is(x.attempt))
     return;
   attempt->meetings.committed(x.answer.index, self->clock().now());
   if (x.answer.stop)

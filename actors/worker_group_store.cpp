@@ -6,15 +6,15 @@
 namespace troupe::internal {
 
 caf::result<void> worker_group_state::set(store_set& x) {
-  auto a = current(x.attempt);
+  auto a = attempt.current(x.attempt);
   if (!a)
-    return to_caf(too_late(x.attempt));
+    return to_caf(attempt.too_late(x.attempt));
   release(a->store.set(x.key, std::move(x.value)));
   return caf::unit;
 }
 
 caf::result<std::string> worker_group_state::get(const store_get& x) {
-  auto open = open_attempt(x.attempt);
+  auto open = attempt.open(x.attempt);
   if (!open)
     return to_caf(open.error());
   auto a = *open;
@@ -28,9 +28,9 @@ caf::result<std::string> worker_group_state::get(const store_get& x) {
 }
 
 caf::result<std::int64_t> worker_group_state::add(const store_add& x) {
-  auto a = current(x.attempt);
+  auto a = attempt.current(x.attempt);
   if (!a)
-    return to_caf(too_late(x.attempt));
+    return to_caf(attempt.too_late(x.attempt));
   auto sum = a->store.add(x.key, x.amount);
   if (!sum)
     return to_caf(sum.error());
@@ -39,25 +39,25 @@ caf::result<std::int64_t> worker_group_state::add(const store_add& x) {
 }
 
 caf::result<bool> worker_group_state::check(const store_check& x) {
-  if (auto a = current(x.attempt))
+  if (auto a = attempt.current(x.attempt))
     return a->store.check(x.keys);
-  return to_caf(too_late(x.attempt));
+  return to_caf(attempt.too_late(x.attempt));
 }
 
 caf::result<bool> worker_group_state::erase(const store_erase& x) {
-  if (auto a = current(x.attempt))
+  if (auto a = attempt.current(x.attempt))
     return a->store.erase(x.key);
-  return to_caf(too_late(x.attempt));
+  return to_caf(attempt.too_late(x.attempt));
 }
 
 caf::result<std::int64_t> worker_group_state::size(const store_size& x) {
-  if (auto a = current(x.attempt))
+  if (auto a = attempt.current(x.attempt))
     return static_cast<std::int64_t>(a->store.size());
-  return to_caf(too_late(x.attempt));
+  return to_caf(attempt.too_late(x.attempt));
 }
 
 caf::result<void> worker_group_state::wait(const store_wait& x) {
-  auto open = open_attempt(x.attempt);
+  auto open = attempt.open(x.attempt);
   if (!open)
     return to_caf(open.error());
   auto a = *open;
@@ -70,9 +70,9 @@ caf::result<void> worker_group_state::wait(const store_wait& x) {
 }
 
 caf::result<std::string> worker_group_state::compare_set(store_compare_set& x) {
-  auto a = current(x.attempt);
+  auto a = attempt.current(x.attempt);
   if (!a)
-    return to_caf(too_late(x.attempt));
+    return to_caf(attempt.too_late(x.attempt));
   auto answer =
     a->store.compare_set(x.key, x.expected_value, std::move(x.desired));
   release(answer.released);

@@ -43,7 +43,7 @@ void worker_group_state::ask_hosts(const std::vector<int>& examined,
 void worker_group_state::look(const std::vector<int>& examined,
                               std::function<void()> f) {
   ask_hosts(examined, [this, f = std::move(f), number = attempt->number] {
-    if (attempt && attempt->number == number)
+    if (attempt.is(number))
       f();
   });
 }
@@ -51,7 +51,7 @@ void worker_group_state::look(const std::vector<int>& examined,
 void worker_group_state::learn(std::size_t host, host_snapshots& x,
                                bool examined) {
   stale_at_hosts[host] = x.stale_messages;
-  if (!attempt || attempt->number != x.attempt)
+  if (!attempt.is(x.attempt))
     return;
   for (auto& shown : x.ranks) {
     if (!attempt->tracker.knows(shown.rank))
@@ -68,7 +68,7 @@ void worker_group_state::learn(std::size_t host, host_snapshots& x,
 void worker_group_state::watch_ranks() {
   self->run_delayed(attempt->monitor.interval(),
                     [this, number = attempt->number] {
-                      if (attempt && attempt->number == number)
+                      if (attempt.is(number))
                         check_waits([this] { watch_ranks(); });
                     });
 }
@@ -88,7 +88,7 @@ void worker_group_state::watch_limit() {
   if (left.count() <= 0) // The driver was stopped for a part of it.
     left = attempt->monitor.interval();
   self->run_delayed(left, [this, number = attempt->number] {
-    if (!attempt || attempt->number != number)
+    if (!attempt.is(number))
       return;
     attempt->limit_timer = false;
     check_waits([this] { watch_limit(); });
@@ -158,7 +158,7 @@ void worker_group_state::show_stacks_of(
   auto shown = std::make_shared<std::vector<int>>();
   auto left = std::make_shared<std::size_t>(agents->size());
   auto done = [this, shown, left, f = std::move(f), number = attempt->number] {
-    if (--*left == 0 && attempt && attempt->number == number)
+    if (--*left == 0 && attempt.is(number))
       f(*shown);
   };
   for (auto& [host, agent] : *agents)

@@ -116,7 +116,7 @@ TEST_F(joining_host_test, a_driver_without_ranks_hears_of_no_report) {
   EXPECT_FALSE(record->mailboxes[0].is_near);
   theirs.finish(0);
   EXPECT_EQ(record->ended.size(), 1u);
-  EXPECT_EQ(agent_state().stale_messages, 0u);
+  EXPECT_EQ(agent_state().attempt.stale(), 0u);
 }
 
 TEST_F(joining_host_test, ranks_of_the_drivers_host_map_its_memory) {
@@ -219,14 +219,14 @@ TEST_F(joining_host_test, nothing_of_a_fenced_host_counts_after_its_thaw) {
   join(2); // The replacement.
   ranks.attempt = 4;
   ASSERT_EQ(elsewhere->launched.size(), 1u);
-  auto stale = state().stale_messages;
+  auto stale = state().attempt.stale();
   host_calls late{3, {}};
   late.calls.emplace_back().what = report{3, {1, 0, {{"x", 1}}, {}}};
   send_anonymous(ranks.group, late);
   send_anonymous(ranks.group, rank_exited{3, 1, {}});
   send_anonymous(ranks.group, rank_loop_ended{3, {3, 1}, false, {}});
   system.settle();
-  EXPECT_EQ(state().stale_messages, stale + 3);
+  EXPECT_EQ(state().attempt.stale(), stale + 3);
   EXPECT_TRUE(record->batches.empty());
   EXPECT_EQ(record->failed.size(), 1u);
   // Its end, of which the group learns now, is not that of the replacement.

@@ -180,8 +180,8 @@ TEST_F(worker_group_test, refuses_and_counts_messages_of_another_attempt) {
   send_anonymous(ranks.group, rank_launched{2, 0, 1});
   send_anonymous(ranks.group, rank_launch_failed{2, 0, {ec::spawn, "no"}});
   system.settle();
-  EXPECT_EQ(agent_state().stale_messages, 4u);
-  EXPECT_EQ(state().stale_messages, 11u);
+  EXPECT_EQ(agent_state().attempt.stale(), 4u);
+  EXPECT_EQ(state().attempt.stale(), 11u);
   EXPECT_TRUE(record->failed.empty());
   // The current attempt noticed nothing.
   ranks.attempt = 3;

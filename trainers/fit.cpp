@@ -197,7 +197,7 @@ home_of(const std::vector<std::shared_ptr<const callback_actor>>& actors) {
 }
 
 /// Starts the run, shows it and waits for its end.
-result manage(run_request request, run_home& home, run_surroundings around,
+result manage(prepared_request request, run_home& home, run_surroundings around,
               console_progress& console, run_signals& signals) {
   auto run =
     run_handle::start(std::move(request), home.system(), std::move(around));
@@ -234,9 +234,8 @@ result lend_thread(const std::function<result()>& manage, lent_thread& mine) {
   return outcome;
 }
 
-/// *request* is valid and resolved.
-result fit_valid(run_request request,
-                 const std::shared_ptr<console_progress>& console) {
+result fit_prepared(prepared_request request,
+                    const std::shared_ptr<console_progress>& console) {
   auto lends_thread = request.scaling.num_workers == 0;
   auto home =
     run_home::make(home_of(request.run.callback_actors), lends_thread);
@@ -264,13 +263,10 @@ result fit_checked(const run_request& request,
                    const std::shared_ptr<console_progress>& console) {
   if (auto text = misspelled_variable(environ); !text.empty())
     console->note(text);
-  auto resolved = request;
-  if (auto ok = find_hosts(resolved); !ok)
-    return failed_result(ok.error());
-  if (auto ok = validate(resolved); !ok)
-    return failed_result(ok.error());
-  resolved.run = resolve(std::move(resolved.run));
-  return fit_valid(std::move(resolved), console);
+  auto prepared = prepare(request);
+  if (!prepared)
+    return failed_result(prepared.error());
+  return fit_prepared(std::move(*prepared), console);
 }
 
 } // namespace

@@ -13,19 +13,27 @@ namespace troupe {
 
 using namespace internal;
 
-expected<run_handle> run_handle::start(run_request request,
-                                       caf::actor_system& system) {
-  return start(std::move(request), system, {});
-}
+namespace {
+
+constexpr auto could_not_start = "the run could not start";
+
+} // namespace
 
 expected<run_handle> run_handle::start(run_request request,
+                                       caf::actor_system& system) {
+  try {
+    TROUPE_TRY(auto prepared, prepare(std::move(request)));
+    return start(std::move(prepared), system, {});
+  } catch (...) {
+    return tl::unexpected<error>{caught(could_not_start)};
+  }
+}
+
+expected<run_handle> run_handle::start(prepared_request request,
                                        caf::actor_system& system,
                                        run_surroundings around) {
   try {
     register_messages();
-    TROUPE_TRY_VOID(find_hosts(request));
-    TROUPE_TRY_VOID(validate(request));
-    request.run = resolve(std::move(request.run));
     TROUPE_TRY(auto parts,
                make_run(std::move(request), system, std::move(around)));
     run_handle result{std::move(parts)};
@@ -37,7 +45,7 @@ expected<run_handle> run_handle::start(run_request request,
     send_anonymous(result.driver(), start_run{});
     return result;
   } catch (...) {
-    return tl::unexpected<error>{caught("the run could not start")};
+    return tl::unexpected<error>{caught(could_not_start)};
   }
 }
 

@@ -33,7 +33,7 @@ public:
                                     caf::actor_system& system);
 
   /// The same for `fit` and the trials of a sweep.
-  static expected<run_handle> start(internal::run_request request,
+  static expected<run_handle> start(internal::prepared_request request,
                                     caf::actor_system& system,
                                     internal::run_surroundings around);
 

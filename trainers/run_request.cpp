@@ -154,4 +154,11 @@ expected<void> validate(const run_request& x) {
   return refuse_closures(x.run.rank_hooks);
 }
 
+expected<prepared_request> prepare(run_request x) {
+  TROUPE_TRY_VOID(find_hosts(x));
+  TROUPE_TRY_VOID(validate(x));
+  x.run = resolve(std::move(x.run));
+  return prepared_request{std::move(x)};
+}
+
 } // namespace troupe::internal

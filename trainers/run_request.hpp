@@ -58,4 +58,10 @@ inline constexpr std::size_t max_config_bytes = 3 * 1024 * 1024;
 /// started or written.
 expected<void> validate(const run_request& x);
 
+/// A request with its hosts, which is valid and resolved.
+struct prepared_request : run_request {};
+
+/// Finds the hosts of *x*, validates it and resolves its config.
+expected<prepared_request> prepare(run_request x);
+
 } // namespace troupe::internal

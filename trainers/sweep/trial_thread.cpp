@@ -43,6 +43,7 @@ void trial_thread::serve(run_request request) noexcept {
 }
 
 expected<result> trial_thread::run(run_request request) {
+  TROUPE_TRY(auto prepared, prepare(std::move(request)));
   run_surroundings around;
   around.given_up = [this] {
     std::lock_guard guard{mutex_};
@@ -51,7 +52,7 @@ expected<result> trial_thread::run(run_request request) {
   around.enough = around_.enough;
   TROUPE_TRY(
     auto started,
-    run_handle::start(std::move(request), *around_.system, std::move(around)));
+    run_handle::start(std::move(prepared), *around_.system, std::move(around)));
   auto mine = std::make_shared<run_handle>(std::move(started));
   {
     std::lock_guard guard{mutex_};

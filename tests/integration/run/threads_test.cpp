@@ -97,11 +97,13 @@ TEST_F(run_test, a_lent_thread_returns_if_the_driver_dies) {
   caf::actor_system system{system_settings};
   auto thread = std::make_shared<lent_thread>();
   auto handle =
-    run_handle::start({{.num_workers = 0},
-                       config(),
-                       train_loop::make(counting_loop, no_backend{},
-                                        fault_plan{.steps = 1'000'000'000})},
-                      system, {.thread = thread});
+    prepare({{.num_workers = 0},
+             config(),
+             train_loop::make(counting_loop, no_backend{},
+                              fault_plan{.steps = 1'000'000'000})})
+      .and_then([&](prepared_request x) {
+        return run_handle::start(std::move(x), system, {.thread = thread});
+      });
   ASSERT_TRUE(handle) << handle.error().message;
   result outcome;
   std::thread other{[&] {

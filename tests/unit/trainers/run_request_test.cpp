@@ -121,4 +121,23 @@ TEST(run_request_test, holds_no_null_pointers) {
   }
 }
 
+TEST(prepare_test, finds_the_hosts_and_resolves_the_config) {
+  auto request = plain_request();
+  request.scaling = {.workers_per_host = 1, .hosts = {"host-a", "host-b"}};
+  request.run.stop_timeout = std::chrono::milliseconds::max();
+  auto prepared = prepare(request);
+  ASSERT_TRUE(prepared) << prepared.error().message;
+  EXPECT_EQ(count_text(prepared->scaling.num_workers), "2");
+  EXPECT_TRUE(prepared->hosts);
+  EXPECT_LT(prepared->run.stop_timeout, request.run.stop_timeout);
+}
+
+TEST(prepare_test, refuses_what_is_not_valid) {
+  auto request = plain_request();
+  request.run.callbacks = {nullptr};
+  auto prepared = prepare(request);
+  ASSERT_FALSE(prepared);
+  EXPECT_EQ(prepared.error().code, ec::invalid_config);
+}
+
 } // namespace troupe::internal::test

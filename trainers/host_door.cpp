@@ -1,6 +1,5 @@
 #include "troupe/trainers/host_door.hpp"
 
-#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -110,15 +109,12 @@ public:
       std::lock_guard guard{mutex_};
       is_over_ = true;
     }
-    using clock = std::chrono::steady_clock;
-    for (auto deadline = clock::now() + limit;;) {
+    auto deadline = std::chrono::steady_clock::now() + limit;
+    for (auto ended = wait_outcome::ready; ended == wait_outcome::ready;) {
       link_ended_->clear();
-      auto left =
-        std::chrono::ceil<std::chrono::milliseconds>(deadline - clock::now());
-      if (links().empty() || left.count() <= 0)
+      if (links().empty()) // Holds none of them while it waits.
         break;
-      pollfd ended{link_ended_->fd(), POLLIN, 0};
-      ::poll(&ended, 1, static_cast<int>(left.count()));
+      ended = wait_until_ready(link_ended_->fd(), POLLIN, deadline);
     }
     for (auto& x : links())
       x->connect(nullptr);

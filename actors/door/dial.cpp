@@ -11,8 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include <poll.h>
-
 #include "troupe/runtime/process/descriptor.hpp"
 #include "troupe/runtime/process/internet_socket.hpp"
 #include "troupe/runtime/process/secrets.hpp"
@@ -141,10 +139,7 @@ private:
       else if (chosen_ == nullptr)
         next = std::min(next, x.next_try);
     }
-    auto left =
-      std::chrono::ceil<std::chrono::milliseconds>(next - dial_clock::now());
-    ::poll(waits.data(), waits.size(),
-           static_cast<int>(std::max<std::int64_t>(left.count(), 0)));
+    wait_until_ready(waits, next);
     std::size_t i = 0;
     for (auto& x : tries_)
       x.ready = waits[++i].revents;

@@ -100,8 +100,7 @@ private:
   void serve() {
     for (;;) {
       auto waits = collect_waits();
-      if (::poll(waits.data(), waits.size(), time_left()) < 0)
-        continue; // Interrupted.
+      wait_until_ready(waits, next_deadline());
       if (waits.front().revents != 0)
         return;
       auto asked = is_accepting_ && waits.back().revents != 0;
@@ -125,16 +124,12 @@ private:
     return result;
   }
 
-  /// Milliseconds until something must be done without an event.
-  int time_left() const {
+  /// When something must be done without an event.
+  door_clock::time_point next_deadline() const {
     auto next = is_accepting_ ? door_clock::time_point::max() : next_accept_;
     for (auto& x : pending_)
       next = std::min(next, x.deadline);
-    if (next == door_clock::time_point::max())
-      return -1;
-    auto left =
-      std::chrono::ceil<std::chrono::milliseconds>(next - door_clock::now());
-    return static_cast<int>(std::max<std::int64_t>(left.count(), 0));
+    return next;
   }
 
   void refuse(connection& x, channel_fault cause, std::string text) {

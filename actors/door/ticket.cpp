@@ -6,7 +6,6 @@
 #include <optional>
 
 #include <fcntl.h>
-#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -201,27 +200,21 @@ expected<ticket> parse_ticket(std::string_view text, host_role role) {
 
 expected<ticket> read_ticket(int fd, std::chrono::milliseconds limit,
                              host_role role) {
-  using clock = std::chrono::steady_clock;
-  auto deadline = clock::now() + limit;
+  auto deadline = std::chrono::steady_clock::now() + limit;
   std::string text;
   text.reserve(max_ticket_size + 1); // A copy of the key would stay otherwise.
   for (;;) {
-    auto left =
-      std::chrono::ceil<std::chrono::milliseconds>(deadline - clock::now());
-    pollfd wait{fd, POLLIN, 0};
-    auto ready =
-      left.count() > 0 ? ::poll(&wait, 1, static_cast<int>(left.count())) : 0;
-    if (ready < 0 && errno == EINTR)
-      continue;
-    if (ready == 0) {
+    auto waited = wait_until_ready(fd, POLLIN, deadline);
+    if (waited == wait_outcome::late) {
       secret_bytes::wipe(text);
       return failure(ec::timeout, concat("no whole ticket came within ",
                                          limit.count(), " ms"));
     }
     auto before = text.size();
     text.resize(max_ticket_size + 1);
-    auto n =
-      ready < 0 ? -1 : ::read(fd, text.data() + before, text.size() - before);
+    auto n = waited == wait_outcome::failed
+               ? -1
+               : ::read(fd, text.data() + before, text.size() - before);
     auto problem = errno;
     text.resize(before + static_cast<std::size_t>(std::max<ssize_t>(n, 0)));
     if (n < 0 && (problem == EINTR || problem == EAGAIN))

@@ -1,14 +1,15 @@
 #include "troupe/runtime/process/descriptor.hpp"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <limits>
 #include <system_error>
 
 #include "troupe/runtime/text.hpp"
@@ -31,6 +32,32 @@ void wake_event::notify(int fd) noexcept {
 void wake_event::clear() const noexcept {
   eventfd_t count = 0;
   ::eventfd_read(fd(), &count); // Fails only if it is not readable.
+}
+
+wait_outcome
+wait_until_ready(std::span<pollfd> waits,
+                 std::chrono::steady_clock::time_point deadline) noexcept {
+  using clock = std::chrono::steady_clock;
+  constexpr std::int64_t longest = std::numeric_limits<int>::max();
+  for (;;) {
+    auto left =
+      std::chrono::ceil<std::chrono::milliseconds>(deadline - clock::now());
+    auto timeout = std::clamp<std::int64_t>(left.count(), 0, longest);
+    auto ready = ::poll(waits.data(), waits.size(), static_cast<int>(timeout));
+    if (ready > 0)
+      return wait_outcome::ready;
+    if (ready < 0 && errno != EINTR)
+      return wait_outcome::failed;
+    if (ready == 0 && timeout < longest)
+      return wait_outcome::late;
+  }
+}
+
+wait_outcome
+wait_until_ready(int fd, short events,
+                 std::chrono::steady_clock::time_point deadline) noexcept {
+  pollfd wait{fd, events, 0};
+  return wait_until_ready(std::span{&wait, 1}, deadline);
 }
 
 expected<unique_fd> duplicate(int fd) {

@@ -1,8 +1,12 @@
 #pragma once
 
+#include <poll.h>
 #include <sys/types.h>
 
 #include <cerrno>
+#include <chrono>
+#include <cstdint>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -73,6 +77,25 @@ auto uninterrupted(Call call) {
     result = call();
   return result;
 }
+
+/// How a wait for descriptors ended.
+enum class wait_outcome : std::uint8_t {
+  ready,  ///< At least one has an event, or an error.
+  late,   ///< None had one by the deadline.
+  failed, ///< `errno` says why.
+};
+
+/// Waits until one of *waits* is ready, which their `revents` then show, or
+/// until *deadline*; with one that has passed, it looks and does not wait.
+/// Signals do not end it.
+wait_outcome
+wait_until_ready(std::span<pollfd> waits,
+                 std::chrono::steady_clock::time_point deadline) noexcept;
+
+/// The same for *events* of *fd* alone.
+wait_outcome
+wait_until_ready(int fd, short events,
+                 std::chrono::steady_clock::time_point deadline) noexcept;
 
 /// A second descriptor, closed on exec, of what *fd* names; fails with
 /// `ec::spawn` if *fd* is not open or no descriptor is left.

@@ -4,7 +4,6 @@
 #include <cstring>
 #include <utility>
 
-#include <poll.h>
 #include <sys/socket.h>
 
 #include "troupe/runtime/text.hpp"
@@ -389,14 +388,13 @@ expected<void> host_ring::wait_for_events(bool sends, const job& oldest) {
   auto now = clock::now();
   if (now >= oldest.of.deadline)
     return tl::unexpected{late(oldest)};
-  auto left = std::chrono::ceil<std::chrono::milliseconds>(
-    std::min<clock::duration>(oldest.of.deadline - now, watch_interval));
   // A neighbor that has nothing to do for this host may leave.
   const bool receives = job_number(receiving_) != nullptr;
   pollfd waits[] = {{wake_.fd(), POLLIN, 0},
                     {receives ? previous_->socket() : -1, POLLIN, 0},
                     {sends ? next_->socket() : -1, POLLOUT, 0}};
-  ::poll(waits, std::size(waits), static_cast<int>(left.count()));
+  wait_until_ready(waits, std::min<clock::time_point>(oldest.of.deadline,
+                                                      now + watch_interval));
   if (waits[0].revents != 0)
     wake_.clear();
   return {};

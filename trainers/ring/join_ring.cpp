@@ -8,7 +8,6 @@
 #include <system_error>
 #include <utility>
 
-#include <poll.h>
 #include <sys/socket.h>
 
 #include "troupe/runtime/process/internet_socket.hpp"
@@ -194,10 +193,7 @@ private:
       until = std::min(until, call_end_);
     else if (!links_.next)
       until = std::min(until, next_call_);
-    auto left =
-      std::chrono::ceil<std::chrono::milliseconds>(until - join_clock::now());
-    ::poll(waits.data(), waits.size(),
-           static_cast<int>(std::max<std::int64_t>(left.count(), 0)));
+    wait_until_ready(waits, until);
     call_ready_ = waits[1].revents;
     return waits[0].revents != 0;
   }

@@ -189,24 +189,46 @@ TEST_F(elastic_group_test, a_rank_that_fails_by_itself_is_a_failure) {
   EXPECT_EQ(record->failed[0].left_for, "");
 }
 
-TEST_F(elastic_group_test, an_exception_since_a_host_is_silent_is_its_loss) {
+/// How rank 0 may fail: an exception leaves its loop, or a watchdog of the
+/// loop's libraries ends its process since its collective failed.
+class failing_rank_test
+  : public elastic_group_test,
+    public testing::WithParamInterface<rank_failure::kind_type> {
+protected:
+  void fail() {
+    if (GetParam() == kind::signal) {
+      ranks.kill(0, SIGABRT);
+      return;
+    }
+    ranks.end_loop(0, {ec::rank_failed, "a connection was closed"});
+    ranks.exit(0);
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(by, failing_rank_test,
+                         testing::Values(rank_failure::kind_type::exception,
+                                         rank_failure::kind_type::signal),
+                         [](auto& x) {
+                           return x.param == rank_failure::kind_type::signal
+                                    ? "signal"
+                                    : "exception";
+                         });
+
+TEST_P(failing_rank_test, a_failure_since_a_host_is_silent_is_its_loss) {
   start_two();
   pass_alive(1, 1);
   pass_seconds(5);
-  ranks.end_loop(0, {ec::rank_failed, "the other side closed its connection"});
-  ranks.exit(0);
+  fail();
   pass_seconds(6);
-  expect_excused(0, kind::exception);
+  expect_excused(0, GetParam());
 }
 
-// A watchdog of the loop's libraries ended it: its collective failed.
-TEST_F(elastic_group_test, an_end_since_a_host_is_silent_is_its_loss) {
+TEST_P(failing_rank_test, a_failure_before_the_last_sign_of_a_host_counts) {
   start_two();
-  pass_alive(1, 1);
-  pass_seconds(5);
-  ranks.kill(0, SIGABRT);
-  pass_seconds(6);
-  expect_excused(0, kind::signal);
+  fail();
+  pass_alive(2, 1);
+  pass_seconds(12);
+  expect_counts();
 }
 
 TEST_F(elastic_group_test, an_end_after_a_host_is_lost_follows_from_its_loss) {
@@ -215,23 +237,6 @@ TEST_F(elastic_group_test, an_end_after_a_host_is_lost_follows_from_its_loss) {
   lose(second.agent);
   ranks.kill(0, SIGABRT);
   expect_excused(0, kind::signal);
-}
-
-TEST_F(elastic_group_test, an_end_before_the_last_sign_of_a_host_counts) {
-  start_two();
-  ranks.kill(0, SIGABRT);
-  pass_alive(2, 1);
-  pass_seconds(12);
-  expect_counts();
-}
-
-TEST_F(elastic_group_test, an_exception_before_the_last_sign_of_a_host_counts) {
-  start_two();
-  ranks.end_loop(0, {ec::rank_failed, "diverged"});
-  ranks.exit(0);
-  pass_alive(2, 1);
-  pass_seconds(12);
-  expect_counts();
 }
 
 TEST_F(elastic_group_test, too_few_hosts_wait_and_end_the_run) {

@@ -308,11 +308,20 @@ TEST(clock_warning_test, tells_of_more_than_a_minute_in_either_direction) {
 class launched_roster_test : public host_roster_test {
 protected:
   launched_roster_test() {
-    roster = host_roster{{{"", 0, 1, 1}, {"h1", 1, 1, 1}, {"h2", 2, 1, 1}},
-                         facts(100, "h0"),
-                         host_limits{.join = std::chrono::milliseconds{500}},
+    launch(1, host_limits{.join = std::chrono::milliseconds{500}});
+  }
+
+  /// Begins with *each* ranks on every host; *own* is the driver's.
+  void launch(int each, const host_limits& limits,
+              agent_facts own = facts(100, "h0")) {
+    roster = host_roster{{{"", 0, each, each},
+                          {"h1", each, each, each},
+                          {"h2", 2 * each, each, each}},
+                         std::move(own),
+                         limits,
                          "10.0.0.1 port 7",
                          [] { return 0.0; }};
+    launches.clear();
     for (auto& x : roster.gather(now))
       if (auto* launch = std::get_if<launch_agent>(&x))
         launches.push_back(launch->launch);
@@ -387,17 +396,9 @@ TEST_F(launched_roster_test, gives_up_a_host_that_can_never_work) {
 class guest_roster_test : public launched_roster_test {
 protected:
   guest_roster_test() {
-    roster = host_roster{{{"", 0, 2, 2}, {"h1", 2, 2, 2}, {"h2", 4, 2, 2}},
-                         facts(100, "h0"),
-                         host_limits{.join = std::chrono::milliseconds{500},
-                                     .min_ranks = 2,
-                                     .max_ranks = 6},
-                         "10.0.0.1 port 7",
-                         [] { return 0.0; }};
-    launches.clear();
-    for (auto& x : roster.gather(now))
-      if (auto* launch = std::get_if<launch_agent>(&x))
-        launches.push_back(launch->launch);
+    launch(2, host_limits{.join = std::chrono::milliseconds{500},
+                          .min_ranks = 2,
+                          .max_ranks = 6});
   }
 
   void join_launched(std::size_t host) {
@@ -555,11 +556,7 @@ TEST_F(guest_roster_test, a_guest_that_holds_no_rank_is_refused) {
   limits.claim = {0, 1};
   auto own = facts(100, "h0");
   own.gpus = 2;
-  roster = host_roster{{{"", 0, 2, 2}, {"h1", 2, 2, 2}, {"h2", 4, 2, 2}},
-                       own,
-                       limits,
-                       "10.0.0.1 port 7",
-                       [] { return 0.0; }};
+  launch(2, limits, own);
   EXPECT_EQ(admit(facts(7, "h9")).error().message,
             "1 worker asks for 1 gpus, host h9 has 0");
   EXPECT_EQ(roster.all().size(), 3u);

@@ -32,6 +32,7 @@
 #include "troupe/runtime/process/descriptor.hpp"
 #include "troupe/runtime/process/interrupt_watch.hpp"
 #include "troupe/runtime/process/spawner.hpp"
+#include "troupe/runtime/rank_logs.hpp"
 #include "troupe/runtime/run/signal_orders.hpp"
 #include "troupe/runtime/run_layout.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
@@ -163,7 +164,7 @@ void end_with(const Handle& whom, std::shared_ptr<agent_ending> ending,
 expected<void> check_storage(const host_accepted& x) {
   TROUPE_TRY_VOID(open_ranks_ticket(x.run_path, x.token));
   auto made = make_temporary(
-    AT_FDCWD, fs::path{x.run_path} / run_layout::logs / "agent", 0600);
+    AT_FDCWD, fs::path{x.run_path} / run_layout::logs / agent_trial, 0600);
   if (!made.file)
     return failure(
       ec::invalid_config,

@@ -19,6 +19,7 @@
 #include "troupe/callbacks/csv/csv.hpp"
 #include "troupe/callbacks/status_text.hpp"
 #include "troupe/runtime/checkpoint/manifest.hpp"
+#include "troupe/runtime/rank_logs.hpp"
 #include "troupe/runtime/run_layout.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/store/run_folder.hpp"
@@ -61,12 +62,8 @@ bool is_event_file(std::string_view name) {
 /// with.
 bool is_log(std::string_view name) {
   auto plain = run_layout::plain_name(name);
-  auto dot = plain.find('.');
-  if (dot == plain.npos)
-    return plain == "agent" && plain != name;
-  auto ending = plain.substr(dot);
-  return plain.starts_with("rank_") && is_number(plain.substr(5, dot - 5))
-         && (ending == ".log" || ending == ".stacks");
+  return rank_of_log(plain) || rank_of_stacks(plain)
+         || (plain == agent_trial && plain != name);
 }
 
 /// Removes what belongs to the run, and notes what stays.

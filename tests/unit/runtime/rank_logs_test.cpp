@@ -20,4 +20,11 @@ TEST(rank_logs_test, takes_no_other_file_for_a_log) {
     EXPECT_FALSE(rank_of_log(name)) << name;
 }
 
+TEST(rank_logs_test, knows_the_rank_of_stacks) {
+  EXPECT_EQ(stacks_name(12), "rank_12.stacks");
+  EXPECT_EQ(rank_of_stacks("rank_12.stacks"), 12);
+  for (auto name : {"rank_12.log", "rank_12.stacks.1", "rank_012.stacks"})
+    EXPECT_FALSE(rank_of_stacks(name)) << name;
+}
+
 } // namespace troupe::internal

@@ -128,7 +128,7 @@ expected<peer_credentials> peer_of(int fd) {
   if (peer.pid == 0)
     return failure(ec::protocol,
                    "cannot tell whose socket it is: no process at its end");
-  return peer_credentials{peer.pid, peer.uid, peer.gid};
+  return peer_credentials{peer.pid, peer.uid};
 }
 
 } // namespace troupe::internal

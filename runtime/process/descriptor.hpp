@@ -133,7 +133,6 @@ bool has_ended(const unique_fd& process, int timeout_ms) noexcept;
 struct peer_credentials {
   pid_t pid = 0;
   uid_t uid = 0;
-  gid_t gid = 0;
 };
 
 /// Asks the kernel about the peer of the connected Unix socket *fd*;

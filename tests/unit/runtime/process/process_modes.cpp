@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdlib>
-#include <fstream>
 #include <iostream>
 #include <mutex>
 #include <thread>
@@ -12,6 +11,7 @@
 #include <spawn.h>
 #include <sys/wait.h>
 
+#include "tests/support/sleeping_program.hpp"
 #include "tests/unit/runtime/process/rank_commands.hpp"
 #include "tests/unit/runtime/process/started_rank.hpp"
 #include "troupe/runtime/process/function_address.hpp"
@@ -108,20 +108,6 @@ int leave_ranks() {
   std::exit(EXIT_SUCCESS);
 }
 
-/// A program with the environment of this one, in a session of its own.
-pid_t start_in_a_session() {
-  std::string name = "sleep", time = "600";
-  char* arguments[] = {name.data(), time.data(), nullptr};
-  posix_spawnattr_t with;
-  posix_spawnattr_init(&with);
-  posix_spawnattr_setflags(&with, POSIX_SPAWN_SETSID);
-  pid_t result = -1;
-  ::posix_spawnp(&result, "sleep", nullptr, &with, arguments, environ);
-  posix_spawnattr_destroy(&with);
-  wait_for_environment(result);
-  return result;
-}
-
 /// Kills the processes with this program's variable; says which of those that
 /// have it are left.
 void end_processes_as_a_child(pid_t stranger) {
@@ -140,7 +126,7 @@ void end_processes_as_a_child(pid_t stranger) {
   pid_t member = -1;
   (void) !::read(pipe.reader.get(), &member, sizeof(member));
   ::wait(nullptr);
-  auto child = start_in_a_session();
+  auto child = start_sleep(environ);
   auto variable = std::string{kin_variable} + '=' + std::getenv(kin_variable);
   auto killed = end_processes_with(variable, std::chrono::minutes{1});
   auto says = [&](const char* who, pid_t pid) {
@@ -157,7 +143,7 @@ void end_processes_as_a_child(pid_t stranger) {
 }
 
 int spare_relatives() {
-  auto stranger = start_in_a_session();
+  auto stranger = start_sleep(environ);
   auto child = ::fork();
   if (child == 0) {
     end_processes_as_a_child(stranger);
@@ -199,12 +185,6 @@ int program::wait() const {
   while (::waitpid(pid, &status, 0) < 0 && errno == EINTR)
     continue;
   return status;
-}
-
-void wait_for_environment(pid_t pid) {
-  auto path = "/proc/" + std::to_string(pid) + "/environ";
-  while (std::ifstream{path}.peek() == std::ifstream::traits_type::eof())
-    std::this_thread::yield();
 }
 
 program start_program(const std::string& mode) {

@@ -36,9 +36,6 @@ struct program {
   int wait() const;
 };
 
-/// The kernel shows a program's environment a moment after it started it.
-void wait_for_environment(pid_t pid);
-
 program start_program(const std::string& mode);
 
 } // namespace troupe::internal::test

@@ -10,12 +10,12 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <spawn.h>
 #include <sys/file.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/support/few_descriptors.hpp"
+#include "tests/support/sleeping_program.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "tests/unit/runtime/process/process_modes.hpp"
 #include "tests/unit/runtime/process/started_rank.hpp"
@@ -29,23 +29,6 @@ namespace {
 /// No two tests, nor two runs of this program, look for the same processes.
 std::string variable_of(const char* test) {
   return "TROUPE_PROCESS_TREE_" + std::to_string(::getpid()) + "=" + test;
-}
-
-/// A program with *variable* in a session of its own.
-pid_t start_sleep(std::string variable) {
-  std::string name = "sleep", time = "600";
-  char* arguments[] = {name.data(), time.data(), nullptr};
-  char* environment[] = {variable.data(), nullptr};
-  posix_spawnattr_t with;
-  posix_spawnattr_init(&with);
-  posix_spawnattr_setflags(&with, POSIX_SPAWN_SETSID);
-  pid_t result = -1;
-  EXPECT_EQ(
-    ::posix_spawnp(&result, "sleep", nullptr, &with, arguments, environment),
-    0);
-  posix_spawnattr_destroy(&with);
-  wait_for_environment(result);
-  return result;
 }
 
 /// A process that stands at *offset* of *path*, with or without a shared lock.
@@ -120,7 +103,7 @@ TEST(process_tree_test, lists_children_and_what_they_started) {
 
 TEST(process_tree_test, reports_that_it_could_not_search_without_descriptors) {
   auto variable = variable_of("blind");
-  auto stranger = start_sleep(variable);
+  auto stranger = start_sleep({variable});
   {
     few_descriptors none;
     auto seen = end_processes_with(variable, std::chrono::minutes{1});

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <signal.h>
-#include <spawn.h>
 #include <sys/ptrace.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -13,6 +12,7 @@
 
 #include "tests/support/few_descriptors.hpp"
 #include "tests/support/mentions.hpp"
+#include "tests/support/sleeping_program.hpp"
 #include "tests/unit/runtime/store/ranks_lock_fixture.hpp"
 #include "troupe/runtime/failpoint.hpp"
 #include "troupe/runtime/process/descriptor.hpp"
@@ -42,24 +42,10 @@ begin(run_folder& folder, const store_event_listener& note = ignore_store_event,
     .map([&] { return std::move(result); });
 }
 
-/// `sleep`, started by a rank of the attempt *token*, in a session of its own.
-pid_t start_sleep(std::uint64_t token) {
-  auto variable = std::string{attempt_variable} + '=' + attempt_value(token);
-  std::string program = "sleep", time = "600", set = "A=1";
-  char* arguments[] = {program.data(), time.data(), nullptr};
-  char* environment[] = {set.data(), variable.data(), nullptr};
-  posix_spawnattr_t with;
-  posix_spawnattr_init(&with);
-  posix_spawnattr_setflags(&with, POSIX_SPAWN_SETSID);
-  pid_t result = -1;
-  EXPECT_EQ(
-    ::posix_spawnp(&result, "sleep", nullptr, &with, arguments, environment),
-    0);
-  posix_spawnattr_destroy(&with);
-  // The kernel shows the environment a moment after it started the program.
-  while (bytes_of("/proc/" + std::to_string(result) + "/environ").empty())
-    std::this_thread::yield();
-  return result;
+/// A program that a rank of the attempt *token* started.
+pid_t start_program_of(std::uint64_t token) {
+  return start_sleep(
+    {"A=1", std::string{attempt_variable} + '=' + attempt_value(token)});
 }
 
 // Driver and spawner were killed at once.
@@ -69,12 +55,12 @@ TEST_F(left_processes_test,
   ASSERT_TRUE(first->claim(0));
   ASSERT_TRUE(first->await_ranks(std::chrono::milliseconds{0}));
   auto token = first->ticket().value().token;
-  auto left = start_sleep(token);
-  auto other = start_sleep(token + 1);
+  auto left = start_program_of(token);
+  auto other = start_program_of(token + 1);
   // Not by the driver itself: its spawner does that.
   ASSERT_TRUE(first->await_ranks(std::chrono::milliseconds{0}));
   EXPECT_EQ(::waitpid(left, nullptr, WNOHANG), 0);
-  auto last = start_sleep(first->ticket().value().token);
+  auto last = start_program_of(first->ticket().value().token);
   first.reset();
   auto second = run_folder::open(storage.path(), "r").value();
   ASSERT_TRUE(second->claim(1));
@@ -110,7 +96,7 @@ TEST_F(left_processes_test,
   auto original = run_folder::open(storage.path(), "r").value();
   ASSERT_TRUE(original->claim(0));
   ASSERT_TRUE(original->await_ranks(std::chrono::milliseconds{0}));
-  auto program = start_sleep(original->ticket().value().token);
+  auto program = start_program_of(original->ticket().value().token);
   fs::copy(run, storage.path() / "copy", fs::copy_options::recursive);
   auto copy = run_folder::open(storage.path(), "copy").value();
   ASSERT_TRUE(copy->claim(1));
@@ -150,7 +136,7 @@ TEST_F(left_processes_test, a_driver_ends_what_ranks_of_its_lost_spawner_left) {
   ASSERT_TRUE(folder->claim(0));
   ASSERT_TRUE(begin(*folder));
   for (auto run_ends : {false, true}) {
-    auto left = start_sleep(token_in(run));
+    auto left = start_program_of(token_in(run));
     lose_spawner();
     std::vector<store_event> events;
     auto note = [&](store_event x) {
@@ -175,7 +161,7 @@ TEST_F(left_processes_test,
   ASSERT_TRUE(folder->claim(0));
   lose_spawner();
   ASSERT_TRUE(begin(*folder));
-  auto other = start_sleep(token_in(run));
+  auto other = start_program_of(token_in(run));
   ASSERT_TRUE(folder->end_remaining_processes(ignore_store_event));
   EXPECT_EQ(::waitpid(other, nullptr, WNOHANG), 0);
   end(other);
@@ -214,7 +200,7 @@ TEST_F(left_processes_test, an_end_without_a_journal_leaves_nothing_of_ranks) {
   ASSERT_TRUE(folder->claim(0));
   ASSERT_TRUE(begin(*folder));
   auto child = open_pidfd(fork_in_a_rank(*folder));
-  auto program = start_sleep(token_in(run));
+  auto program = start_program_of(token_in(run));
   lose_spawner();
   auto ended = folder->end_remaining_processes(
     [](store_event) -> expected<void> { return failure(ec::storage, "full"); });
@@ -271,7 +257,7 @@ TEST_F(left_processes_test,
   auto first = run_folder::open(storage.path(), "r").value();
   ASSERT_TRUE(first->claim(0));
   ASSERT_TRUE(begin(*first));
-  auto left = start_sleep(token_in(run));
+  auto left = start_program_of(token_in(run));
   first.reset();
   auto second = run_folder::open(storage.path(), "r").value();
   ASSERT_TRUE(second->claim(1));
@@ -293,7 +279,7 @@ TEST_F(left_processes_test, a_program_that_cannot_be_killed_is_listed) {
   auto first = run_folder::open(storage.path(), "r").value();
   ASSERT_TRUE(first->claim(0));
   ASSERT_TRUE(first->await_ranks(std::chrono::milliseconds{0}));
-  auto left = start_sleep(first->ticket().value().token);
+  auto left = start_program_of(first->ticket().value().token);
   if (::ptrace(PTRACE_SEIZE, left, nullptr, PTRACE_O_TRACEEXIT) != 0) {
     end(left);
     GTEST_SKIP() << "no process may be traced here";
@@ -341,7 +327,7 @@ TEST_F(left_processes_test, a_process_that_cannot_be_read_holds_no_start_up) {
 TEST_F(left_processes_test,
        the_journal_names_what_was_killed_of_another_attempt) {
   ASSERT_TRUE(open().value()->begin_attempt());
-  auto left = start_sleep(token_in(run));
+  auto left = start_program_of(token_in(run));
   auto store = open().value();
   ASSERT_TRUE(store->begin_attempt());
   ::waitpid(left, nullptr, 0);

@@ -62,6 +62,16 @@ constexpr char in_lower_case(char c) noexcept {
 /// *text* with the letters of ASCII in lower case.
 std::string in_lower_case(std::string_view text);
 
+/// *text* without the characters of *blanks* at its ends.
+constexpr std::string_view
+without_blanks(std::string_view text,
+               std::string_view blanks = " \t\r") noexcept {
+  auto begin = text.find_first_not_of(blanks);
+  if (begin == text.npos)
+    return text.substr(text.size());
+  return text.substr(begin, text.find_last_not_of(blanks) + 1 - begin);
+}
+
 /// Appends *x* as the shortest text that reads back as the same number, in any
 /// locale. Not for NaN and infinities: every format spells them differently.
 template <class T>

@@ -8,7 +8,6 @@
 #include "troupe/runtime/run_layout.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/text.hpp"
-#include "troupe/runtime/values/event_kinds.hpp"
 #include "troupe/trainers/call_user_code.hpp"
 #include "troupe/trainers/rank_link.hpp"
 

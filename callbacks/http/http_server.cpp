@@ -18,7 +18,6 @@
 #include "troupe/callbacks/encoding/percent.hpp"
 #include "troupe/runtime/process/internet_socket.hpp"
 #include "troupe/runtime/text.hpp"
-#include "troupe/runtime/without_blanks.hpp"
 
 namespace troupe::internal {
 

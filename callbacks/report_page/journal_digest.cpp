@@ -7,7 +7,6 @@
 
 #include "troupe/callbacks/tracking/loop_record.hpp"
 #include "troupe/callbacks/tracking/record_reader.hpp"
-#include "troupe/runtime/values/event_kinds.hpp"
 
 namespace troupe::internal {
 

@@ -10,7 +10,6 @@
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/text.hpp"
 #include "troupe/runtime/whole_number.hpp"
-#include "troupe/runtime/without_blanks.hpp"
 
 namespace troupe::internal {
 

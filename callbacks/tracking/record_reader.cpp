@@ -14,7 +14,6 @@
 #include "troupe/runtime/storage/json_fields.hpp"
 #include "troupe/runtime/store/journal_line.hpp"
 #include "troupe/runtime/store/journal_reader.hpp"
-#include "troupe/runtime/values/event_kinds.hpp"
 
 namespace troupe::internal {
 

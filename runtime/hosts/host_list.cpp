@@ -8,7 +8,6 @@
 
 #include "troupe/runtime/text.hpp"
 #include "troupe/runtime/whole_number.hpp"
-#include "troupe/runtime/without_blanks.hpp"
 
 namespace troupe::internal {
 

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "troupe/runtime/values/event_kinds.hpp"
-
 namespace troupe::internal {
 
 namespace {

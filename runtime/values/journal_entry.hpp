@@ -71,6 +71,19 @@ TROUPE_INSPECT(loop_event, kind, fields)
 
 namespace internal {
 
+/// Kinds of events that the run itself writes into its journal; those that
+/// loops log for trackers are in loop_record.hpp.
+namespace event_kind {
+
+inline constexpr std::string_view attempt_begun = "attempt_begun";
+inline constexpr std::string_view run_ended = "run_ended";
+
+/// Whether the run itself writes events of this *kind*. Readers of its journal
+/// rely on them: a train loop cannot log one.
+bool is_of_the_run(std::string_view kind) noexcept;
+
+} // namespace event_kind
+
 /// A repair of a run's files: a rotten checkpoint set aside, a journal's tail
 /// cut. Each is recorded in the journal.
 struct store_event {

@@ -121,6 +121,14 @@ TEST(text_test, escapes_what_json_does_not_allow_between_quotes) {
   EXPECT_EQ(json_string({"\0", 1}), R"("\u0000")");
 }
 
+TEST(text_test, takes_blanks_from_both_ends_only) {
+  EXPECT_EQ(without_blanks("\t a b \r"), "a b");
+  EXPECT_EQ(without_blanks("a"), "a");
+  EXPECT_EQ(without_blanks(" \t\r "), "");
+  EXPECT_EQ(without_blanks(""), "");
+  EXPECT_EQ(without_blanks(" a\r", " "), "a\r");
+}
+
 TEST(text_test, replaces_invalid_utf8) {
   EXPECT_EQ(json_string("a\xff"
                         "b"),

@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include "troupe/runtime/values/event_kinds.hpp"
-
 namespace troupe::internal {
 
 TEST(journal_entry_test, every_repair_has_a_sentence_with_its_fields) {

@@ -96,7 +96,7 @@ host_decisions host_states::on_launcher_ended(std::size_t host,
     return out;
   if (x.state == host_state::launching || x.state == host_state::connecting)
     launch_failed(host, std::move(reason), may_help, now, out);
-  // An agent that has come outlives its launcher.
+  // An agent that has come outlives ssh, and mostly srun.
   decide(now, out);
   return out;
 }

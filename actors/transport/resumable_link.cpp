@@ -293,7 +293,7 @@ bool resumable_link::start_timer(std::chrono::milliseconds limit) {
 std::chrono::milliseconds resumable_link::patience_left() const {
   auto silent = std::chrono::ceil<std::chrono::milliseconds>(options_.now()
                                                              - last_received_);
-  if (silent < options_.sudden)
+  if (is_agreed_ && silent < options_.sudden)
     return options_.least_patience;
   return std::max(next_->patience().value_or(options_.patience) - silent,
                   options_.least_patience);

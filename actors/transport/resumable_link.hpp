@@ -57,7 +57,7 @@ struct resume_options {
 
   /// A break so soon after the last received byte is not of the network: the
   /// other side's process has probably ended. It leaves only `least_patience`.
-  /// 0: no break does.
+  /// 0: no break does, nor one of a connection that was not answered on.
   std::chrono::milliseconds sudden{0};
 
   /// Called at each break, on the thread that uses the link; must not wait.

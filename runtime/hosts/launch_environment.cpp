@@ -127,15 +127,18 @@ private:
   /// Of several processes that an mpiexec with PMI, but without PMIx, has
   /// started, such as that of MPICH. Tasks of `srun --mpi=pmi2` have the same
   /// variables, but are tasks of srun; unless Slurm counts differently, because
-  /// srun has started no more than one process of mpiexec on each node.
+  /// srun has started no more than one process of mpiexec on each node. Steps
+  /// inside a task inherit its variables.
   expected<std::optional<std::int64_t>> pmi_rank() const {
+    if (text_of("PMIX_RANK"))
+      return std::nullopt;
     TROUPE_TRY(auto rank, number_of("PMI_RANK"));
     TROUPE_TRY(auto size, number_of("PMI_SIZE"));
     if (!rank || !size || *size < 2)
       return std::nullopt;
     TROUPE_TRY(auto in_step, read_slurm_task(variables_));
     if (in_step
-        && (!in_step->count
+        && (!in_step->count || in_step->local > 0 || *in_step->count > *size
             || (in_step->number == *rank && *in_step->count == *size)))
       return std::nullopt;
     return rank;

@@ -147,10 +147,12 @@ TEST_F(resumable_link_test, waits_for_the_next_connection_as_long_as_it_may) {
     impatient.link.resume(std::make_unique<socket_link>(ends().first)));
 }
 
-/// How long a link waits whose connection breaks *silent* after its last byte.
+/// How long a link waits whose connection breaks *silent* after its last byte;
+/// unless it *is_agreed*, after it was resumed without an answer.
 std::chrono::milliseconds wait_of(resume_options options,
                                   std::chrono::milliseconds silent,
-                                  std::chrono::milliseconds longer = 0ms) {
+                                  std::chrono::milliseconds longer = 0ms,
+                                  bool is_agreed = true) {
   auto now = std::chrono::steady_clock::now();
   options.now = [&now] { return now; };
   auto next = std::make_shared<link_switch>();
@@ -159,6 +161,11 @@ std::chrono::milliseconds wait_of(resume_options options,
   resumable_link link{std::move(lower), next, options};
   if (longer > 0ms)
     next->wait_for(longer);
+  if (!is_agreed) {
+    auto again = std::make_unique<fragile_link>(ends().first);
+    again->is_broken = true;
+    EXPECT_TRUE(link.resume(std::move(again)));
+  }
   now += silent;
   EXPECT_TRUE(link.wait_for_next());
   itimerspec left{};
@@ -177,6 +184,14 @@ TEST_F(resumable_link_test, waits_longer_if_the_other_side_was_silent_before) {
   EXPECT_EQ(wait_of(options, 5'000s), 15'000s);
   EXPECT_EQ(wait_of(options, 19'000s), 2'000s);
   EXPECT_EQ(wait_of(options, 5'000s, 60'000s), 55'000s);
+}
+
+TEST_F(resumable_link_test, waits_if_the_other_side_gave_a_connection_up) {
+  resume_options options;
+  options.patience = 20'000s;
+  options.least_patience = 2'000s;
+  options.sudden = 3'000s;
+  EXPECT_EQ(wait_of(options, 1'000s, 0ms, false), 19'000s);
 }
 
 TEST_F(resumable_link_test, does_not_wait_for_a_process_that_has_ended) {

@@ -397,6 +397,12 @@ TEST(launch_environment_test, tells_pmi_of_srun_from_mpiexec_inside_a_job) {
   auto other = found(rank(task(0, "n2"), "2", "8"));
   EXPECT_EQ(other.role, launch_role::extra_task);
   EXPECT_THAT(node_names(other), ElementsAre("n1", "n2", "n3", "n4"));
+  // A step inside a task of srun --mpi=pmi2, with and without PMIx.
+  auto inner = found(rank(task(1, "n3"), "0", "2"));
+  EXPECT_EQ(inner.role, launch_role::extra_task);
+  EXPECT_THAT(inner.found, HasSubstr("this is task 1 of srun"));
+  auto pmix = with(task(1, "n3"), {{"PMIX_RANK", "1"}});
+  EXPECT_EQ(found(rank(pmix, "0", "8")).found, found(pmix).found);
 }
 
 TEST(launch_environment_test, expands_the_counts_of_slurm) {

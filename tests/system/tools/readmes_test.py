@@ -232,8 +232,9 @@ class ReadmesTest(unittest.TestCase):
                 self.assertLessEqual(there, named_folders(ROOT / folder / "README.md"))
 
     def test_a_readme_of_a_flat_folder_names_each_header_in_it(self):
-        for folder in ("actors/protocol", "actors/door", "callbacks/tracking", "runtime/hosts", "runtime/process", "runtime/store",
-                       "tools", "trainers/torch/groups"):
+        for folder in ("actors/protocol", "actors/door", "callbacks/report_page", "callbacks/tracking", "runtime/hosts",
+                       "runtime/process", "runtime/report", "runtime/run", "runtime/store", "tools", "tools/troupe",
+                       "trainers/torch/groups"):
             page = (ROOT / folder / "README.md").read_text(encoding="utf-8")
             for header in (ROOT / folder).glob("*.hpp"):
                 with self.subTest(f"{folder}/{header.name}"):

@@ -39,7 +39,8 @@ open_door(caf::actor_system& system, const exchange_actor& replay,
   auto folder = troupe::fs::absolute(run.storage_path) / "sockets";
   troupe::fs::create_directories(folder);
   troupe::fs::permissions(folder, troupe::fs::owner_all);
-  return troupe::publish(system, replay, folder / *run.name);
+  troupe::fs::path name{run.name.value_or("cart_pole")};
+  return troupe::publish(system, replay, folder / name.filename());
 }
 
 int conclude(const troupe::result& result) {

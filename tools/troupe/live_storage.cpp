@@ -274,9 +274,14 @@ expected<void> live_storage::look_elsewhere() {
   };
   look(runs_);
   look(sweeps_);
-  TROUPE_TRY(auto content, read_content());
-  if (paths_in(content) != known_)
-    take(std::move(content));
+  auto content = read_content();
+  if (!content) { // Shared storage may fail for a moment.
+    auto itself = look_up(path_);
+    return itself && !itself->is_folder() ? tl::unexpected{content.error()}
+                                          : expected<void>{};
+  }
+  if (paths_in(*content) != known_)
+    take(std::move(*content));
   return {};
 }
 

@@ -92,8 +92,13 @@ public:
       if (waits.front().revents != 0)
         return {};
       if (server.has_streams() && clock::now() >= next_look_elsewhere_) {
+        auto begin = clock::now();
         TROUPE_TRY_VOID(runs_.look_elsewhere());
-        next_look_elsewhere_ = clock::now() + elsewhere_interval;
+        auto end = clock::now();
+        next_look_elsewhere_ =
+          end
+          + std::max<clock::duration>(elsewhere_interval,
+                                      (end - begin) * (rendering_share - 1));
       }
       if (server.has_streams() && clock::now() >= next_look_) {
         TROUPE_TRY_VOID(runs_.look());

@@ -266,7 +266,7 @@ class ComparisonTest(ServeTest):
             self.assertEqual([y["name"] for y in x["comparison"]["runs"]], ["digits", "letters"])
 
     def test_of_a_journal_what_is_new_is_read(self):
-        journal = self.runs.make("digits", "--steps", 3000, "--every", 0) / "journal.jsonl"
+        journal = self.runs.make("digits", "--steps", 10_000, "--every", 0) / "journal.jsonl"
         _, gate = self.hold("live")
         server = self.serve()
 
@@ -279,7 +279,7 @@ class ComparisonTest(ServeTest):
             gate.close()
             x = until(events, lambda _, x: x["comparison"]["runs"][1]["status"] == "finished")
             self.assertLess(bytes_read() - before, journal.stat().st_size / 2)
-            self.assertEqual([y["reports"] for y in x["comparison"]["runs"]], [3000, 4])
+            self.assertEqual([y["reports"] for y in x["comparison"]["runs"]], [10_000, 4])
 
     def test_too_many_runs_are_refused(self):
         self.runs.make("digits")

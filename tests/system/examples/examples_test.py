@@ -277,7 +277,12 @@ class ActorLearner(ExampleTest):
         self.addCleanup(program.wait)
         self.addCleanup(program.kill)
         # Ends the loop below: environments are of the same process group, and hold stdout open.
-        limit = threading.Timer(LIMIT_S, os.killpg, (program.pid, signal.SIGKILL))
+        over = threading.Event()
+
+        def end():
+            over.set()
+            os.killpg(program.pid, signal.SIGKILL)
+        limit = threading.Timer(LIMIT_S, end)
         limit.start()
         said = ""
         try:
@@ -285,7 +290,7 @@ class ActorLearner(ExampleTest):
                 said += line
                 if line.startswith("checkpoint 4:") and after_checkpoint_4:
                     after_checkpoint_4(program, said)
-            self.assertFalse(limit.finished.is_set(), said)
+            self.assertFalse(over.is_set(), said)
         finally:
             limit.cancel()
         self.assertEqual(program.wait(LIMIT_S), code, said)

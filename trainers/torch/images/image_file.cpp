@@ -32,9 +32,17 @@ const unsigned char* bytes_of(const std::string& x) {
   return reinterpret_cast<const unsigned char*>(x.data());
 }
 
+bool is_possible(std::int64_t height, std::int64_t width) {
+  return height >= 1 && width >= 1 && height <= max_pixels / width;
+}
+
+reason impossible(std::int64_t height, std::int64_t width) {
+  return reason{concat("it has ", width, " x ", height, " pixels")};
+}
+
 decoded new_pixels(std::int64_t height, std::int64_t width, int channels) {
-  if (height < 1 || width < 1 || height > max_pixels / width)
-    return reason{concat("it has ", width, " x ", height, " pixels")};
+  if (!is_possible(height, width))
+    return impossible(height, width);
   return at::empty({height, width, channels}, at::kByte);
 }
 
@@ -77,6 +85,8 @@ decoded decode_jpeg(const std::string& file, std::int64_t least) {
                           &height, &sampling, &space)
       != 0)
     return reason{tjGetErrorStr2(turbo.get())};
+  if (!is_possible(height, width)) // A part of it needs memory for the whole.
+    return impossible(height, width);
   auto part = part_of(width, height, least);
   width = TJSCALED(width, part);
   height = TJSCALED(height, part);

@@ -10,10 +10,11 @@ namespace troupe {
 
 /// How a file becomes pixels.
 struct image_options {
-  /// Pixels that the shorter side must have: of a JPEG file with at least twice
-  /// as many, 1/2, 1/4 or 1/8 of the sides is decoded, rounded up, which is
-  /// faster. As with Pillow's `draft`, a resize after it gives slightly other
-  /// pixels than one of the whole picture. 0: the whole picture, as is a PNG.
+  /// Pixels that the shorter side must have: of a JPEG file of which 1/2, 1/4
+  /// or 1/8 of the sides, rounded up, has as many, that part is decoded, which
+  /// is faster. As with Pillow's `draft`, a resize after it gives slightly
+  /// other pixels than one of the whole picture. 0: the whole picture, as is a
+  /// PNG.
   std::int64_t decode_at_least = 0;
 };
 

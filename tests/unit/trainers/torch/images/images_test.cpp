@@ -141,6 +141,19 @@ TEST(image_file_test, decodes_parts_of_a_large_jpeg_as_pillows_draft_does) {
               HasSubstr("decode_at_least is -1"));
 }
 
+TEST(image_file_test, refuses_a_size_of_which_only_a_part_would_be_possible) {
+  test::temporary_folder folder;
+  auto bytes = bytes_of(data / "colors.jpg");
+  auto frame = bytes.find("\xff\xc0"); // then 3 bytes, height and width
+  ASSERT_NE(frame, std::string::npos);
+  bytes.replace(frame + 5, 4, "\xff\xdc\xff\xdc");
+  write_bytes(folder / "huge.jpg", bytes);
+  EXPECT_THAT(failure_of([&] {
+                read_image(folder / "huge.jpg", {.decode_at_least = 1});
+              }),
+              HasSubstr("65500 x 65500 pixels"));
+}
+
 TEST(image_file_test, names_a_file_that_is_not_an_image_and_why) {
   test::temporary_folder folder;
   auto with = [&](const std::string& name, const std::string& bytes) {

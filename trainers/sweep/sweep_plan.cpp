@@ -6,6 +6,7 @@
 
 #include "troupe/callbacks/tracking/tracker.hpp"
 #include "troupe/runtime/config/rank_shares.hpp"
+#include "troupe/runtime/hosts/host_plan.hpp"
 #include "troupe/runtime/process/cpu_plan.hpp"
 #include "troupe/runtime/text.hpp"
 

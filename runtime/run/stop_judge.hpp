@@ -23,8 +23,8 @@ struct earlier_stop {
 /// Decides when a run has trained enough: by its reports, by what else judges
 /// them, or because someone asks for it.
 ///
-/// The first reason counts, also that of an earlier driver of the run. Whoever
-/// is given it makes it durable, so that a restart finishes the run.
+/// The first reason counts, including that of an earlier driver of the run. The
+/// caller stores it, so that a restart finishes the run.
 class stop_judge {
 public:
   /// Judges each report, too.

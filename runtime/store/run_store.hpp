@@ -94,8 +94,8 @@ public:
 
   /// The earlier driver may have had ranks on hosts that are lost now. They end
   /// without it, but for those that are frozen, and NFS keeps what they had
-  /// locked for its lease: the first attempt gives them up, 5 s after agents
-  /// that waited *lost_after* for that driver have ended, but not before 15 s.
+  /// locked for its lease: the first attempt gives them up after *lost_after* +
+  /// 5 s, but not before 15 s. That is too early for agents of a longer one.
   void expect_lost_hosts(std::chrono::milliseconds lost_after) noexcept;
 
   /// *host* is lost: attempts give up what may be left there of earlier ones.

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -75,22 +76,19 @@ struct callback_time {
 namespace internal {
 
 /// Adds a round to the *totals* of the callbacks of a run: one entry per
-/// callback, in order. *totals* is empty before the first round; a round lacks
-/// the callbacks that were left behind.
+/// callback, in order. One of both may lack the first ones, which are classes:
+/// they were left behind, or did not answer.
 inline void add_times(std::vector<callback_time>& totals,
                       const std::vector<callback_time>& round) {
   if (totals.empty()) {
     totals = round;
     return;
   }
-  auto total = totals.begin();
-  for (auto& x : round) {
-    total = std::find_if(total, totals.end(),
-                         [&](auto& y) { return y.name == x.name; });
-    if (total == totals.end())
-      return;
-    total++->seconds += x.seconds;
-  }
+  auto n = std::min(totals.size(), round.size());
+  auto total = totals.end() - static_cast<std::ptrdiff_t>(n);
+  auto added = round.end() - static_cast<std::ptrdiff_t>(n);
+  for (; added != round.end(); ++added, ++total)
+    total->seconds += added->seconds;
 }
 
 } // namespace internal

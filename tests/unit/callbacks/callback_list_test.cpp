@@ -214,8 +214,11 @@ TEST_F(callback_list_test, adds_up_the_time_of_each_callback) {
 
 TEST_F(callback_list_test, adds_the_time_of_those_that_were_not_left_behind) {
   std::vector<callback_time> totals{{"a", 1}, {"b", 2}, {"b", 3}};
-  add_times(totals, {{"b", 4}, {"b", 5}});
-  EXPECT_THAT(totals, ElementsAre(callback_time{"a", 1}, callback_time{"b", 6},
+  add_times(totals, {{"b", 4}});
+  EXPECT_THAT(totals, ElementsAre(callback_time{"a", 1}, callback_time{"b", 2},
+                                  callback_time{"b", 7}));
+  add_times(totals, {{"new", 1}, {"a", 1}, {"b", 1}, {"b", 1}});
+  EXPECT_THAT(totals, ElementsAre(callback_time{"a", 2}, callback_time{"b", 3},
                                   callback_time{"b", 8}));
 }
 

@@ -16,6 +16,8 @@
 
 namespace troupe::internal::test {
 
+int be_elastic_driver(const std::string& folder, bool loses, bool waits);
+
 namespace {
 
 using testing::HasSubstr;
@@ -337,6 +339,9 @@ int main(int argc, char** argv) {
       argv[2], std::atoi(argv[3]), std::atoi(argv[4]),
       static_cast<troupe::backend>(std::atoi(argv[5])), std::atoi(argv[6]),
       argv[7], argv[8], std::atoi(argv[9]));
+  if (argc > 4 && std::string{argv[1]} == "--elastic-driver")
+    return troupe::internal::test::be_elastic_driver(
+      argv[2], std::atoi(argv[3]) != 0, std::atoi(argv[4]) != 0);
   ::testing::InitGoogleTest(&argc, argv);
   return RUN_ALL_TESTS();
 }

@@ -246,7 +246,7 @@ class ReadmesTest(unittest.TestCase):
     def test_a_readme_of_a_flat_folder_names_each_header_in_it(self):
         for folder in ("actors/protocol", "actors/door", "callbacks/report_page", "callbacks/tracking", "runtime/hosts",
                        "runtime/process", "runtime/report", "runtime/run", "runtime/store", "tools", "tools/troupe",
-                       "trainers/torch/groups"):
+                       "trainers", "trainers/torch/groups"):
             page = (ROOT / folder / "README.md").read_text(encoding="utf-8")
             for header in (ROOT / folder).glob("*.hpp"):
                 with self.subTest(f"{folder}/{header.name}"):

@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include <c10/core/GradMode.h>
+
 #include "troupe/runtime/process/forked_process.hpp"
 #include "troupe/runtime/process/rank_activity.hpp"
 #include "troupe/trainers/torch/data/dataset.hpp"
@@ -136,7 +138,8 @@ public:
   /// then all read this one, and it must not change during a pass.
   Dataset& dataset() noexcept { return *dataset_; }
 
-  /// Shows in *x* how far the loop is, and when it waits for a batch.
+  /// Shows in *x* when the loop waits for a batch, and how far a pass is that
+  /// has gradients: one of a validation would be taken for an epoch.
   void show_activity_in(internal::loader_activity x) noexcept {
     activity_ = std::move(x);
   }
@@ -216,7 +219,7 @@ public:
     } else {
       loader_->in_batch_ = -1;
       loader_->sampler_.advance(order_.end());
-      if (auto shown = loader_->activity_.get())
+      if (auto shown = loader_->activity_.get(); shown && trains_)
         shown->pass.end();
     }
     return *this;
@@ -227,7 +230,7 @@ public:
 
 private:
   void show_progress() const noexcept {
-    if (auto shown = loader_->activity_.get())
+    if (auto shown = loader_->activity_.get(); shown && trains_)
       shown->pass.take(loader_->state().epoch,
                        static_cast<std::uint64_t>(next_),
                        static_cast<std::uint64_t>(order_.batches()), begun_);
@@ -236,6 +239,7 @@ private:
   data_loader* loader_;
   internal::epoch_order order_;
   internal::rank_activity::clock::rep begun_ = internal::rank_activity::now();
+  bool trains_ = c10::GradMode::is_enabled();
   sample_generators random_;
   std::int64_t next_ = 0;
   mutable std::optional<loaded> current_;

@@ -262,6 +262,27 @@ TEST(data_loader_test, shows_how_far_its_loop_is) {
   EXPECT_EQ(activity->pass.batches, 0u);
 }
 
+TEST(data_loader_test, shows_no_place_in_a_pass_without_gradients) {
+  auto context = make_context();
+  auto options = data_loader_options{.batch_size = 4};
+  auto loader = prepare_data_loader(context, counting_dataset{10}, options);
+  auto validation = prepare_data_loader(context, counting_dataset{8}, options);
+  auto activity = std::make_shared<rank_activity>();
+  loader.show_activity_in(activity);
+  validation.show_activity_in(activity);
+  auto train = loader.begin();
+  {
+    torch::NoGradGuard no_grad;
+    for ([[maybe_unused]] auto& batch : validation) {
+      EXPECT_EQ(activity->pass.taken, 1u);
+      EXPECT_EQ(activity->pass.batches, 3u);
+    }
+  }
+  EXPECT_EQ(activity->pass.batches, 3u);
+  ++train;
+  EXPECT_EQ(activity->pass.taken, 2u);
+}
+
 TEST(data_loader_test, shows_nothing_in_a_process_that_its_loop_forked) {
   auto context = make_context();
   auto loader =

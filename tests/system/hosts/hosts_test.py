@@ -405,6 +405,7 @@ class ElasticInSlurm(OnHosts):
 
     @classmethod
     def bring_up(cls):
+        cls.environment["SLURM_KILL_WAIT"] = "30"  # As by default: slurm.sh makes it shorter.
         cls.addClassCleanup(cls.tool, "slurm.sh", "down")
         cls.tool("slurm.sh", "up", "4")
 
@@ -466,9 +467,34 @@ class ElasticInSlurm(OnHosts):
         self.assertIn("host h4 has joined", output)
         self.assertFalse(ticket.exists())
 
+    def submit(self, script, *options):
+        """The number of a job of all nodes, whose output goes to the file `output`."""
+        path = self.work / "job.sh"
+        path.write_text(f"#!/bin/sh\n{script}\n")
+        submitted = self.start_command("sbatch", "--parsable", "-N4", "--requeue", "--open-mode=append", "-o",
+                                       self.work / "output", *options, path)
+        return self.output_of(submitted).strip()
+
+    def command_that_holds(self, starts):
+        """A line of a job's script: the run holds at step 10 until the job was requeued that often."""
+        options = " ".join(f"'{x}'" for x in self.options())
+        return f"{options} --name run --workers 8 --hold_at 10 --full $(({8 + starts} - ${{SLURM_RESTART_COUNT:-0}}))"
+
+    def end_after(self, job, seconds):
+        """Moves the time limit of a job, which Slurm checks twice a minute."""
+        self.tool("slurm.sh", "run", "sh", "-c",
+                  f"scontrol update JobId={job} EndTime=$(date -d '+{seconds} seconds' +%FT%T)")
+
+    def await_state(self, job, state):
+        self.tool("slurm.sh", "run", "sh", "-c", f"until scontrol show job {job} | grep -q {state}; do sleep 0.1; done")
+
     def requeue(self, job):
         """Ends a job, or takes one that has ended, and lets it start again."""
         self.tool("slurm.sh", "run", "scontrol", "requeue", job)
+        self.start_again(job)
+
+    def start_again(self, job):
+        """Lets a job start that is about to be requeued."""
         # Slurm lets it wait for two minutes, also from the end of its last process on, when it waits already. Its nodes
         # refuse a job that starts in the second in which its last processes were ended.
         is_pending = f"scontrol show job {job} | grep -q JobState=PENDING"
@@ -486,13 +512,13 @@ class ElasticInSlurm(OnHosts):
         self.event("holds")
         submitted = self.start_command("sbatch", "--parsable", "--array=0-0", "-N1", "-w", "h3", "--requeue",
                                        "--open-mode=append", "-o", self.work / "agent", "--wrap",
-                                       f"TROUPE_TICKET='{ticket}' srun '{TRAINING_RUN}' --node-agent")
+                                       f"TROUPE_TICKET='{ticket}' srun '{TRAINING_RUN}' --node-agent; "
+                                       "[ $? -ne 75 ] || scontrol requeue $SLURM_JOB_ID")
         element = self.output_of(submitted).strip() + "_0"
         self.assertEqual(self.worlds_of(3, attempt=1), (["h1", "h2", "h3"], 10))
         self.tool("slurm.sh", "run", "scancel", "--signal=USR1", element)  # To its step.
         self.assertEqual(self.worlds_of(2, attempt=2), (["h1", "h2"], 10))
-        self.tool("slurm.sh", "run", "sh", "-c", f"until scontrol show job {element} | grep -q ExitCode=75:0; do sleep 0.1; done")
-        self.requeue(element)
+        self.start_again(element)
         self.assertEqual(self.worlds_of(3, attempt=3), (["h1", "h2", "h3"], 10))
         self.tool("hosts.sh", "run", "h1", "pkill", "-INT", "-o", "-x", "training_run")
         self.assertIn("is about to leave: its agent got SIGUSR1", self.output_of(running, code=3))
@@ -500,22 +526,50 @@ class ElasticInSlurm(OnHosts):
 
     def test_a_job_that_is_requeued_resumes_its_run(self):
         expected = self.weights_of_one_host()
-        script = self.work / "job.sh"
-        options = " ".join(f"'{x}'" for x in self.options())
-        script.write_text(f"#!/bin/sh\nexec {options} --name run --workers 8 --hold_at 10 "
-                          "--full $((9 - ${SLURM_RESTART_COUNT:-0}))\n")
-        output = self.work / "output"
-        submitted = self.start_command("sbatch", "--parsable", "-N4", "--requeue", "--open-mode=append", "-o", output, script)
-        job = self.output_of(submitted).strip()
+        job = self.submit("exec " + self.command_that_holds(1))
         self.worlds_of(8, attempt=0)
         self.event("holds")
         self.requeue(job)
-        self.assertEqual(self.worlds_of(8, attempt=1), (["h1", "h1", "h2", "h2", "h3", "h3", "h4", "h4"], 10))
-        self.assertEqual(self.event("final"), ["8", *expected])
-        self.expect_nothing_left(("h1", "h2", "h3", "h4"), "training_run")
-        text = output.read_text()
+        text = self.expect_end(1, expected)
         self.assertIn(f"Slurm job {job}: 4 hosts", text)
         self.assertIn(f"Slurm job {job} (restart 1): 4 hosts", text)
+
+    def expect_end(self, attempt, expected):
+        """The last attempt of a job's run resumes from step 10 and comes to the *expected* weights. Returns the output."""
+        self.assertEqual(self.worlds_of(8, attempt), (["h1", "h1", "h2", "h2", "h3", "h3", "h4", "h4"], 10))
+        self.assertEqual(self.event("final"), ["8", *expected])
+        self.expect_nothing_left(("h1", "h2", "h3", "h4"), "training_run")
+        return (self.work / "output").read_text()
+
+    def test_a_job_asks_to_be_requeued_when_it_is_preempted_or_its_time_limit_is_near(self):
+        expected = self.weights_of_one_host()
+        job = self.submit(f"{self.command_that_holds(2)}\n[ $? -ne 75 ] || scontrol requeue $SLURM_JOB_ID",
+                          "--time=10", "--signal=USR1@60")
+        self.worlds_of(8, attempt=0)
+        self.event("holds")
+        # Slurm tells the steps, which are the agents, and would requeue only a job that waits for its end.
+        self.output_of(self.start_command("sbatch", "--wait", "-p", "urgent", "--exclusive", "-N4", "-o", self.work / "urgent",
+                                          "--wrap", "true"))
+        self.start_again(job)
+        self.assertEqual(self.worlds_of(8, attempt=1)[1], 10)
+        self.end_after(job, 50)
+        self.start_again(job)
+        text = self.expect_end(2, expected)
+        for signal in ("SIGTERM", "SIGUSR1"):
+            self.assertIn(f"is about to leave: its agent got {signal}; ranks have", text)
+        self.assertEqual(text.count("run preempted: "), 2)
+
+    def test_a_run_saves_what_it_has_when_the_time_limit_of_its_job_comes(self):
+        expected = self.weights_of_one_host()
+        job = self.submit("exec " + self.command_that_holds(1), "--time=10")
+        self.worlds_of(8, attempt=0)
+        self.event("holds")
+        self.end_after(job, 1)
+        self.await_state(job, "JobState=TIMEOUT")
+        self.await_state(job, "ExitCode=75:0")
+        self.assertIn("run preempted: ", (self.work / "output").read_text())
+        self.requeue(job)
+        self.expect_end(1, expected)
 
 
 if __name__ == "__main__":

@@ -144,5 +144,7 @@ int main(int argc, char** argv) {
   options.run.checkpoint.num_to_keep = 2;
   auto x = troupe::parse_config<plan>(argc, argv, options);
   auto result = troupe::data_parallel_trainer{loop, x, options}.fit();
+  if (result.status == troupe::run_status_kind::preempted)
+    return 75;
   return result.error ? 3 : 0;
 }

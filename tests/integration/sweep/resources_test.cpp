@@ -1,0 +1,129 @@
+// What trials side by side have of the host.
+
+#include <cstdio>
+#include <utility>
+#include <vector>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <gmock/gmock.h>
+
+#include "tests/integration/run/victim.hpp"
+#include "tests/integration/sweep/sweep_fixture.hpp"
+#include "tests/support/pretended_gpus.hpp"
+#include "troupe/runtime/process/cpu_plan.hpp"
+
+namespace troupe::internal::test {
+
+namespace {
+
+constexpr int no_pretended_gpus = 77;
+
+/// Trials of two ranks. The first two wait for each other, then the rest; the
+/// first rank of the first trial throws once. Each rank notes its GPUs.
+void train_on_gpus(train_context& context, const settings& cfg) {
+  fs::path notes{cfg.go};
+  auto& facts = rank_access{context}.facts();
+  auto name = "width " + std::to_string(cfg.width) + " rank "
+              + std::to_string(context.rank());
+  fs::ofstream out{notes / name, std::ios::app};
+  for (auto gpu : facts.gpus)
+    out << gpu << ' ';
+  out << std::endl;
+  auto others = cfg.width <= 2 ? std::pair{1, 2} : std::pair{3, 4};
+  auto has_begun = [&notes](int width) {
+    auto start = "width " + std::to_string(width) + " rank ";
+    return fs::exists(notes / (start + '0'))
+           && fs::exists(notes / (start + '1'));
+  };
+  wait_for(notes,
+           [&] { return has_begun(others.first) && has_begun(others.second); });
+  if (cfg.width == 1 && facts.attempt == 0 && context.rank() == 0)
+    throw std::runtime_error{"as the test wants"};
+  context.report({{"loss", 1.0}});
+}
+
+/// Two trials that wait for each other, and note the cores that they may use.
+void train_on_cores(train_context& context, const settings& cfg) {
+  fs::path notes{cfg.go};
+  fs::ofstream out{notes / std::to_string(cfg.width)};
+  for (auto core : available_cores())
+    out << core << ' ';
+  out.close();
+  wait_for(notes,
+           [&] { return fs::exists(notes / "1") && fs::exists(notes / "2"); });
+  context.report({{"loss", 1.0}});
+}
+
+} // namespace
+
+int sweep_on_gpus(const fs::path& storage) {
+  if (!pretend_gpus(4, storage / "dev"))
+    return no_pretended_gpus;
+  ::unsetenv("CUDA_VISIBLE_DEVICES");
+  auto options = sweep_test::options_in(storage);
+  options.scaling = {.num_workers = 2, .use_gpu = true};
+  options.run.failure.max_failures = 1;
+  settings cfg;
+  cfg.go = (storage / "notes").string();
+  auto x =
+    sweep{data_parallel_trainer{train_on_gpus, cfg, options},
+          sweep_test::widths(4),
+          {.metric = "loss", .searcher = grid_search(), .max_concurrent = 4}}
+      .fit();
+  if (x.error)
+    std::fprintf(stderr, "%s\n", x.error->message.c_str());
+  return x.error ? 1 : 0;
+}
+
+TEST_F(sweep_test, trials_side_by_side_have_gpus_of_their_own) {
+  for (auto name : {"notes", "dev"})
+    fs::create_directory(storage_ / name);
+  auto child = ::fork();
+  if (child == 0) {
+    ::execl("/proc/self/exe", "sweep_test", "--on-gpus",
+            storage_.path().c_str(), nullptr);
+    ::_exit(1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == no_pretended_gpus)
+    GTEST_SKIP() << "no mounts for pretended GPUs";
+  ASSERT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  auto gpus = [&](int width, int rank) {
+    return bytes_of(
+      storage_ / "notes"
+      / ("width " + std::to_string(width) + " rank " + std::to_string(rank)));
+  };
+  EXPECT_EQ(gpus(1, 0), "0 \n0 \n") << "it keeps them when it restarts";
+  EXPECT_EQ(gpus(1, 1), "1 \n1 \n");
+  EXPECT_EQ(gpus(2, 0), "2 \n");
+  EXPECT_EQ(gpus(2, 1), "3 \n");
+  for (int rank : {0, 1})
+    EXPECT_THAT((std::vector{gpus(3, rank), gpus(4, rank)}),
+                testing::UnorderedElementsAre(std::to_string(rank) + " \n",
+                                              std::to_string(rank + 2) + " \n"))
+      << "they have those of the trials that have ended";
+}
+
+TEST_F(sweep_test, trials_side_by_side_have_the_cores_that_they_claim) {
+  auto cores = available_cores();
+  if (cores.size() < 2)
+    GTEST_SKIP() << "this host has one core";
+  auto notes = storage_ / "notes";
+  fs::create_directory(notes);
+  auto options = run();
+  options.scaling.resources_per_worker.cpus = 1;
+  settings cfg;
+  cfg.go = notes.string();
+  auto x = sweep{data_parallel_trainer{train_on_cores, cfg, options},
+                 widths(2),
+                 {.metric = "loss", .searcher = grid_search()}}
+             .fit();
+  ASSERT_FALSE(x.error) << x.error->message;
+  EXPECT_EQ(bytes_of(notes / "1"), std::to_string(cores[0]) + ' ');
+  EXPECT_EQ(bytes_of(notes / "2"), std::to_string(cores[1]) + ' ');
+}
+
+} // namespace troupe::internal::test

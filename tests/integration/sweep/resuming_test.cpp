@@ -1,0 +1,131 @@
+// Sweeps that are started again.
+
+#include <csignal>
+#include <map>
+
+#include <sys/wait.h>
+
+#include <gmock/gmock.h>
+
+#include "tests/integration/run/victim.hpp"
+#include "tests/integration/sweep/sweep_fixture.hpp"
+#include "tests/support/small_disk.hpp"
+
+namespace troupe::internal::test {
+
+using testing::HasSubstr;
+
+TEST_F(sweep_test, repeats_no_trial_that_has_ended_and_can_be_extended) {
+  auto options = sweep_options{
+    .trials = 2, .searcher = random_search(3), .max_concurrent = 1};
+  auto first = search({{"lr", uniform(0, 1)}}, options);
+  ASSERT_FALSE(first.error) << first.error->message;
+  options.trials = 3;
+  auto second = search({{"lr", uniform(0, 1)}}, options);
+  ASSERT_FALSE(second.error) << second.error->message;
+  ASSERT_EQ(second.trials.size(), 3u);
+  EXPECT_EQ(second.trials[0], first.trials[0]);
+  EXPECT_EQ(second.trials[1], first.trials[1]);
+}
+
+TEST_F(sweep_test, resumes_after_a_kill_without_repeating_a_trial) {
+  auto go = storage_ / "go";
+  victim sweeping{storage_.path().string(), go.string()};
+  // Two trials have ended and the third is within its loop.
+  auto lines = [&] { return bytes_of(path() / "sweep.jsonl"); };
+  auto is_within = [&] {
+    auto text = lines();
+    std::size_t ends = 0;
+    for (auto at = text.find("trial_ended"); at != text.npos;
+         at = text.find("trial_ended", at + 1))
+      ++ends;
+    return ends == 2
+           && bytes_of(path() / "trial-0002" / "journal.jsonl")
+                  .find("\"batch\":0")
+                != std::string::npos;
+  };
+  wait_for(storage_.path(), is_within);
+  sweeping.kill(SIGKILL);
+  auto killed = sweeping.wait();
+  EXPECT_TRUE(WIFSIGNALED(killed));
+  std::map<std::string, std::string> before;
+  for (auto name : {"trial-0000", "trial-0001"})
+    before[name] = bytes_of(path() / name / "journal.jsonl");
+  write_bytes(go, "");
+  auto x = search(widths(4), {.searcher = grid_search(), .max_concurrent = 1},
+                  {.go = go.string()});
+  ASSERT_FALSE(x.error) << x.error->message;
+  ASSERT_EQ(x.trials.size(), 4u);
+  for (auto& [name, journal] : before)
+    EXPECT_EQ(bytes_of(path() / name / "journal.jsonl"), journal) << name;
+  auto resumed = x.result_of(x.trials[2]);
+  ASSERT_TRUE(resumed);
+  EXPECT_GT(resumed->attempts, 1u);
+  EXPECT_EQ(x.trials[2].reports, 3u) << "resumed from its checkpoint";
+  EXPECT_EQ(x.trials[3].status, run_status_kind::finished);
+}
+
+TEST_F(sweep_test, a_signal_ends_it_and_the_next_start_resumes_it) {
+  auto go = storage_ / "go";
+  victim sweeping{storage_.path().string(), go.string()};
+  wait_for(storage_.path(), [&] {
+    return bytes_of(path() / "trial-0002" / "journal.jsonl").find("\"batch\":0")
+           != std::string::npos;
+  });
+  sweeping.kill(SIGINT);
+  auto ended = sweeping.wait();
+  ASSERT_TRUE(WIFEXITED(ended));
+  EXPECT_EQ(WEXITSTATUS(ended), 42);
+  write_bytes(go, "");
+  auto x = search(widths(4), {.searcher = grid_search(), .max_concurrent = 1},
+                  {.go = go.string()});
+  ASSERT_FALSE(x.error) << x.error->message;
+  EXPECT_EQ(x.trials.size(), 4u);
+  EXPECT_EQ(x.trials.at(2).reports, 3u);
+}
+
+TEST_F(sweep_test, trials_that_failed_run_again_after_a_correction) {
+  auto one_by_one = [](bool again) {
+    return sweep_options{
+      .searcher = grid_search(), .max_concurrent = 1, .retry_failed = again};
+  };
+  auto x = search(widths(3), one_by_one(false), {.fails_from = 2});
+  EXPECT_EQ(message_of(x), "");
+  EXPECT_EQ(x.trials.at(2).status, run_status_kind::errored);
+  x = search(widths(3), one_by_one(false));
+  EXPECT_EQ(x.trials.at(2).status, run_status_kind::errored);
+  x = search(widths(3), one_by_one(true));
+  EXPECT_EQ(message_of(x), "");
+  for (auto& one : x.trials) {
+    EXPECT_EQ(one.status, run_status_kind::finished) << one.name;
+    EXPECT_EQ(one.reports, 3u) << one.name;
+  }
+}
+
+TEST_F(sweep_test, a_full_disk_ends_the_sweep_and_blames_no_trial) {
+  small_disk disk{storage_ / "disk", "8m"};
+  if (!disk)
+    GTEST_SKIP() << "mounting a small tmpfs: " << disk.reason();
+  auto ballast = disk.path() / "ballast";
+  auto start = [&](const settings& cfg) {
+    return sweep{
+      data_parallel_trainer{train, cfg, options_in(disk.path())},
+      widths(3),
+      {.metric = "loss", .searcher = grid_search(), .max_concurrent = 1}}
+      .fit();
+  };
+  auto x = start({.ballast = ballast.string()});
+  EXPECT_THAT(message_of(x), HasSubstr("trial-0001: "));
+  EXPECT_THAT(message_of(x), HasSubstr("No space left on device"));
+  ASSERT_EQ(x.trials.size(), 2u);
+  EXPECT_EQ(x.trials[0].status, run_status_kind::finished);
+  EXPECT_EQ(x.trials[1].status, run_status_kind::running) << "to be resumed";
+  fs::remove(ballast);
+  x = start({});
+  EXPECT_EQ(message_of(x), "");
+  EXPECT_EQ(x.trials.size(), 3u);
+  for (auto& one : x.trials)
+    EXPECT_EQ(one.status, run_status_kind::finished) << one.name;
+}
+
+} // namespace troupe::internal::test

@@ -1,27 +1,13 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "troupe/callbacks/console_progress.hpp"
-#include "troupe/runtime/sweep/trial.hpp"
+#include "troupe/runtime/sweep/sweep_result.hpp"
 
 namespace troupe::internal {
-
-/// How a sweep is.
-struct sweep_status {
-  std::string metric;         ///< That trials are compared by.
-  std::vector<trial> running; ///< By index; `seconds` so far.
-  std::size_t ended = 0;      ///< Failed ones included.
-  std::size_t failed = 0;
-  std::optional<std::size_t> trials; ///< How many there will be, if known.
-  std::optional<trial> best;         ///< Of those that have ended.
-  double elapsed_s = 0;              ///< Seconds since this start.
-};
 
 /// A table of the trials under way, at most *rows* of them, and a line about
 /// all of them; each line ends with a newline and fits into *columns*.

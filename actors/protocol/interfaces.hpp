@@ -11,6 +11,7 @@
 #include "troupe/actors/protocol/mailbox_messages.hpp"
 #include "troupe/actors/protocol/messages.hpp"
 #include "troupe/actors/protocol/store_messages.hpp"
+#include "troupe/actors/protocol/sweep_messages.hpp"
 #include "troupe/runtime/values/run_status.hpp"
 
 namespace troupe::internal {

@@ -244,6 +244,9 @@ expected<own_lock> lock_sweep(const held_folder& folder) {
   if (!taken) {
     // Written after the lock was taken: a reader may find it empty.
     auto holder = read_open_file(lock.file(), path, max_holder_bytes);
+    if (holder && *holder == to_string(own_identity()))
+      return failure(ec::conflict, "this process runs the sweep in "
+                                     + folder.path().string() + " already");
     return failure(ec::conflict, concat("another process runs the sweep in ",
                                         folder.path().string(),
                                         holder && !holder->empty() ? ": " : "",

@@ -83,6 +83,16 @@ const rank_snapshot shown{
   .has_ended = true,
   .vitals = process_vitals{std::chrono::seconds{1}, 11, 12, true, true}};
 
+const trial one_trial{.index = 3,
+                      .name = "trial-0003",
+                      .params = {{"lr", 0.5}},
+                      .status = run_status_kind::finished,
+                      .score = 0.25,
+                      .metrics = {{"loss", 0.25}},
+                      .reports = 7,
+                      .seconds = 61,
+                      .reason = "text"};
+
 result outcome() {
   result x;
   x.status = run_status_kind::errored;
@@ -225,6 +235,8 @@ void for_each_sample(F f) {
   f(host_notice{2, 1, "text", 14});
   f(tensor_message{
     6, {2, 1}, shared_bytes::copy_of(std::as_bytes(std::span{"two 4 B", 8}))});
+  f(trial_ended{"/runs/s", one_trial});
+  f(sweep_ended{{{one_trial}, "/runs/s", problem, true, score_order::max}});
 }
 
 template <class T>
@@ -280,6 +292,7 @@ std::string describe_protocol() {
   describe<run_control_actor>(*system, "run_control", text);
   describe<rank_observer_actor>(*system, "rank_observer", text);
   describe<postbox_actor>(*system, "postbox", text);
+  describe<sweep_observer_actor>(*system, "sweep_observer", text);
   text += "\n# Type ids, counted from the first of ours.\n";
   for (auto id = first_id; id < end_id; ++id)
     text +=

@@ -2,6 +2,7 @@
 
 #include "troupe/runtime/process/interrupt_watch.hpp"
 #include "troupe/trainers/run_home.hpp"
+#include "troupe/trainers/sweep/sweep_handle.hpp"
 #include "troupe/trainers/sweep/sweep_plan.hpp"
 #include "troupe/trainers/sweep/sweep_run.hpp"
 
@@ -14,8 +15,8 @@ namespace {
 void run_trials(sweep_run& run, const run_request& request, run_home& home) {
   // CAF ends the program without descriptors, so its system comes first.
   interrupt_watch signals{request.run.preempt_signals};
-  run.run(home.system(), signals);
-  if (run.left_threads())
+  run.run(home.system(), &signals);
+  if (run.threads_left() > 0)
     home.keep();
 }
 
@@ -37,13 +38,6 @@ void fit_into(sweep_result& outcome, const run_request& request,
 
 } // namespace
 
-expected<trial> sweep_result::best() const {
-  if (auto best = best_of(trials, order))
-    return *best;
-  return failure(ec::invalid_argument,
-                 "no trial of the sweep has finished with a score");
-}
-
 sweep_result sweep::fit() const noexcept {
   sweep_result outcome;
   try {
@@ -52,6 +46,10 @@ sweep_result sweep::fit() const noexcept {
     outcome.error = caught("the sweep could not continue");
   }
   return outcome;
+}
+
+expected<sweep_handle> sweep::start(caf::actor_system& system) const {
+  return sweep_handle::start(request_, space_, options_, system);
 }
 
 } // namespace troupe

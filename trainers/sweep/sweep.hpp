@@ -9,15 +9,16 @@
 
 #include "troupe/runtime/config/run_config.hpp"
 #include "troupe/runtime/error.hpp"
-#include "troupe/runtime/fs.hpp"
-#include "troupe/runtime/store/result.hpp"
 #include "troupe/runtime/sweep/halving.hpp"
 #include "troupe/runtime/sweep/search_space.hpp"
 #include "troupe/runtime/sweep/searcher.hpp"
+#include "troupe/runtime/sweep/sweep_result.hpp"
 #include "troupe/runtime/sweep/trial.hpp"
 #include "troupe/trainers/data_parallel_trainer.hpp"
 
 namespace troupe {
+
+class sweep_handle;
 
 /// How a sweep chooses, compares and ends its trials.
 struct sweep_options {
@@ -41,30 +42,10 @@ struct sweep_options {
   /// checkpoint: after a mistake in the program, or a full disk.
   bool retry_failed = false;
   /// Changes the config of a trial's run before it begins; called on the thread
-  /// of `fit()`. For callbacks of its own, which serve one run at a time;
-  /// trackers are copied for each trial before that. Name and storage path are
-  /// the sweep's.
+  /// of `fit()`, or that of the `sweep_handle`. For callbacks of its own, which
+  /// serve one run at a time; trackers are copied for each trial before that.
+  /// Name and storage path are the sweep's.
   std::function<void(const trial&, run_config&)> prepare;
-};
-
-/// What a sweep found.
-struct sweep_result {
-  std::vector<trial> trials; ///< By index, those of earlier starts included.
-  fs::path path;             ///< Folder of the sweep; empty if none began.
-  /// Why the sweep did not come to its end. Starting it again resumes it.
-  std::optional<troupe::error> error;
-  /// As `result::stop_requested`.
-  bool stop_requested = false;
-  score_order order = score_order::min; ///< Of the sweep's options.
-
-  /// The trial with the best score, the first one on a tie. An error if none
-  /// has a score.
-  expected<trial> best() const;
-
-  /// The result of the run of *x*, with its checkpoints.
-  expected<result> result_of(const trial& x) const {
-    return result::from_path(path / x.name);
-  }
 };
 
 /// Runs one trainer with many configs, to find the best one.
@@ -86,6 +67,11 @@ public:
   /// end `fit()` of a trainer. Never throws: the result has the error, and
   /// every trial that has begun.
   sweep_result fit() const noexcept;
+
+  /// Starts the sweep in *system*, which must load CAF's middleman and outlive
+  /// the handle. Opens its folder, and returns before the first trial begins.
+  /// Include "troupe/actors.hpp" to call it.
+  expected<sweep_handle> start(caf::actor_system& system) const;
 
 private:
   internal::run_request request_;

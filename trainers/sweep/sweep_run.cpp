@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "troupe/actors/compat/messaging.hpp"
 #include "troupe/callbacks/report_page/sweep_page.hpp"
 #include "troupe/runtime/text.hpp"
 
@@ -47,13 +48,14 @@ expected<void> sweep_run::open() {
     console_.note(concat(store_->path().string(), ": ", ledger_->ended(),
                          " trials have ended, ", ledger_->left_to_resume(),
                          " are resumed"));
+  remember(look());
   return {};
 }
 
 void sweep_run::run(caf::actor_system& system,
-                    interrupt_watch& signals) noexcept {
+                    interrupt_watch* signals) noexcept {
   system_ = &system;
-  signals_ = &signals;
+  signals_ = signals;
   try {
     auto begun = store_->start(plan_.start());
     if (begun)
@@ -66,13 +68,17 @@ void sweep_run::run(caf::actor_system& system,
   // The system goes after the runs.
   ask_to_end(interrupt::stop);
   active_.clear();
-  outcome_.stop_requested = signals.asked() != interrupt::none;
+  outcome_.stop_requested = by_signal() != interrupt::none;
   note_end_of_start();
-  signals.answer(signals.asked());
+  if (signals_)
+    signals_->answer(by_signal());
+  give_up_folder();
+  tell_end();
 }
 
 void sweep_run::note_end_of_start() noexcept {
   try {
+    remember(look());
     sweep_end x;
     if (outcome_.error) {
       x.reason = outcome_.error->message;
@@ -104,7 +110,7 @@ void sweep_run::run_all() {
     fail(std::move(problem));
   if (auto reason = ledger_->reason_to_end())
     fail(std::move(*reason));
-  console_.note(totals_text(status()));
+  console_.note(totals_text(look()));
 }
 
 // A request that cannot be read is looked for again.
@@ -113,21 +119,41 @@ void sweep_run::heed_requests() {
     next_look_ = now + request_interval;
     auto found = store_->take_end_request();
     if (found && *found)
-      requested_ = std::max(requested_, (*found)->preempt ? interrupt::preempt
-                                                          : interrupt::stop);
+      request_end((*found)->preempt ? interrupt::preempt : interrupt::stop,
+                  "the sweep was stopped by troupe stop");
   }
   if (asked() == interrupt::none)
     return;
   ask_to_end(asked());
-  fail(
-    {ec::stopped,
-     concat("the sweep was stopped by ",
-            signals_->asked() != interrupt::none ? "a signal" : "troupe stop",
-            "; start it again to resume it")});
+  fail(why_asked());
+}
+
+interrupt sweep_run::by_signal() const {
+  return signals_ ? signals_->asked() : interrupt::none;
 }
 
 interrupt sweep_run::asked() const {
-  return std::max(signals_->asked(), requested_);
+  std::lock_guard guard{mutex_};
+  return std::max(by_signal(), requested_);
+}
+
+error sweep_run::why_asked() const {
+  std::lock_guard guard{mutex_};
+  auto why = by_signal() != interrupt::none
+               ? "the sweep was stopped by a signal"
+               : why_requested_;
+  return {ec::stopped, why + "; start it again to resume it"};
+}
+
+void sweep_run::request_end(interrupt how, std::string why) {
+  {
+    std::lock_guard guard{mutex_};
+    if (how <= requested_)
+      return;
+    requested_ = how;
+    why_requested_ = std::move(why);
+  }
+  wake_.notify();
 }
 
 // -- beginning trials
@@ -187,7 +213,9 @@ expected<void> sweep_run::begin(trial x, run_request request) {
   around.enough = [judge = judge_, index = x.index](const report_batch& batch) {
     return judge->judge(index, batch);
   };
-  around.hurried = [this] { return signals_seen::by(*signals_).repeated(); };
+  around.hurried = [this] {
+    return signals_ && signals_seen::by(*signals_).repeated();
+  };
   around.ended = [this] { wake_.notify(); };
   auto slot = slots_->take();
   request.gpus = slot.gpus;
@@ -220,7 +248,7 @@ void sweep_run::end_trials() {
 
 expected<void> sweep_run::end(trial_thread& x) {
   auto done = x.take_end();
-  left_threads_ = left_threads_ || x.left_threads();
+  threads_left_ += x.threads_left();
   show_notes(x);
   if (!done)
     return tl::unexpected{done.error()};
@@ -229,7 +257,13 @@ expected<void> sweep_run::end(trial_thread& x) {
 
 expected<void> sweep_run::note_end(trial x) {
   console_.note(trial_text(x, plan_.options().metric));
-  return ledger_->end(std::move(x));
+  auto index = x.index;
+  TROUPE_TRY_VOID(ledger_->end(std::move(x)));
+  std::lock_guard guard{mutex_};
+  for (auto& who : followers_)
+    send_anonymous(
+      who, trial_ended{store_->path().string(), outcome_.trials.at(index)});
+  return {};
 }
 
 void sweep_run::ask_to_end(interrupt how) {
@@ -245,11 +279,49 @@ void sweep_run::fail(error reason) {
     outcome_.error = std::move(reason);
 }
 
+void sweep_run::give_up_folder() noexcept {
+  judge_->retire();
+  ledger_.reset();
+  store_.reset();
+}
+
+// -- those that follow the sweep
+
+void sweep_run::follow(sweep_observer_actor who) {
+  std::lock_guard guard{mutex_};
+  if (is_over_)
+    send_anonymous(who, sweep_ended{outcome_});
+  else
+    followers_.push_back(std::move(who));
+}
+
+void sweep_run::tell_end() noexcept {
+  std::lock_guard guard{mutex_};
+  is_over_ = true;
+  try {
+    for (auto& who : followers_)
+      send_anonymous(who, sweep_ended{outcome_});
+  } catch (...) { // No memory for the message: `wait` has the result.
+  }
+  followers_.clear();
+}
+
+void sweep_run::remember(sweep_status x) {
+  std::lock_guard guard{mutex_};
+  seen_ = std::move(x);
+}
+
+sweep_status sweep_run::status() const {
+  std::lock_guard guard{mutex_};
+  return seen_;
+}
+
 // -- waiting, and what is shown
 
 void sweep_run::wait() {
   // A signal that was heeded stays readable.
-  auto signal_fd = orders_.last() == interrupt::none ? signals_->fd() : -1;
+  auto signal_fd =
+    signals_ && orders_.last() == interrupt::none ? signals_->fd() : -1;
   pollfd sources[] = {{wake_.fd(), POLLIN, 0}, {signal_fd, POLLIN, 0}};
   ::poll(sources, 2, redraw_ms);
   wake_.clear();
@@ -258,8 +330,10 @@ void sweep_run::wait() {
 void sweep_run::show() {
   for (auto& x : active_)
     show_notes(*x.thread);
+  auto now = look();
   if (console_.style() == console_style::live)
-    console_.update(status());
+    console_.update(now);
+  remember(std::move(now));
 }
 
 void sweep_run::show_notes(trial_thread& x) {
@@ -268,7 +342,7 @@ void sweep_run::show_notes(trial_thread& x) {
       console_.note(x.content().name + ": " + line);
 }
 
-sweep_status sweep_run::status() const {
+sweep_status sweep_run::look() const {
   sweep_status result;
   auto& options = plan_.options();
   result.metric = options.metric;

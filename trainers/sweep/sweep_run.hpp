@@ -2,12 +2,14 @@
 
 #include <chrono>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include <caf/actor_system.hpp>
 
+#include "troupe/actors/protocol/sweep_messages.hpp"
 #include "troupe/callbacks/sweep_console.hpp"
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/process/descriptor.hpp"
@@ -25,7 +27,7 @@ namespace troupe::internal {
 
 /// One start of a sweep: keeps as many trials under way as may be, until none
 /// is left or it is asked to end. All decisions are made on the thread that
-/// calls `run`.
+/// calls `run`. Any thread may call `request_end`, `follow` and `status`.
 class sweep_run {
 public:
   /// Both references must outlive the run.
@@ -39,10 +41,20 @@ public:
   expected<void> open();
 
   /// Runs all trials. An error ends the sweep once those under way have ended.
-  void run(caf::actor_system& system, interrupt_watch& signals) noexcept;
+  /// Then the folder is given up. *signals* may be null.
+  void run(caf::actor_system& system, interrupt_watch* signals) noexcept;
 
-  /// Whether a thread uses the actor system that cannot be ended.
-  bool left_threads() const noexcept { return left_threads_; }
+  /// Asks the sweep to end, because of *why*, as a signal does.
+  void request_end(interrupt how, std::string why);
+
+  /// From now on *who* learns of trials that end, and of the end.
+  void follow(sweep_observer_actor who);
+
+  /// How the sweep was when it last waited.
+  sweep_status status() const;
+
+  /// How many threads use the actor system and cannot be ended.
+  int threads_left() const noexcept { return threads_left_; }
 
   sweep_console& console() noexcept { return console_; }
 
@@ -57,7 +69,9 @@ private:
 
   void run_all();
   void heed_requests();
+  interrupt by_signal() const;
   interrupt asked() const;
+  error why_asked() const;
   void note_end_of_start() noexcept;
   expected<void> begin_trials();
   expected<bool> begin_next();
@@ -72,7 +86,10 @@ private:
   void show();
   void show_notes(trial_thread& x);
   void fail(error reason);
-  sweep_status status() const;
+  sweep_status look() const;
+  void remember(sweep_status x);
+  void give_up_folder() noexcept;
+  void tell_end() noexcept;
 
   const sweep_plan& plan_;
   sweep_result& outcome_;
@@ -81,15 +98,20 @@ private:
   std::unique_ptr<sweep_store> store_;
   std::optional<sweep_ledger> ledger_;
   std::shared_ptr<trial_judge> judge_; // of runs that hang, too
-  bool left_threads_ = false;
+  int threads_left_ = 0;
   clock_type::time_point begin_ = clock_type::now();
   caf::actor_system* system_ = nullptr;
   interrupt_watch* signals_ = nullptr;
-  interrupt requested_ = interrupt::none; // by `troupe stop`
-  clock_type::time_point next_look_;      // for such a request
-  end_orders orders_;                     // to the trials
-  wake_event wake_;                       // readable: a trial has ended
+  clock_type::time_point next_look_; // for a request of `troupe stop`
+  end_orders orders_;                // to the trials
+  wake_event wake_; // readable: a trial has ended, or the sweep is to
   std::vector<under_way> active_;
+  mutable std::mutex mutex_;              // guards what follows
+  interrupt requested_ = interrupt::none; // by others than signals
+  std::string why_requested_;
+  sweep_status seen_;
+  std::vector<sweep_observer_actor> followers_;
+  bool is_over_ = false;
 };
 
 } // namespace troupe::internal

@@ -134,9 +134,9 @@ expected<std::optional<trial>> trial_thread::take_end() {
   return done;
 }
 
-bool trial_thread::left_threads() const {
+int trial_thread::threads_left() const {
   auto run = handle();
-  return run && run->threads_left_behind() > 0;
+  return run ? run->threads_left_behind() : 0;
 }
 
 } // namespace troupe::internal

@@ -62,8 +62,8 @@ public:
   /// failed, as a full disk does; the next start resumes that, too.
   expected<std::optional<trial>> take_end();
 
-  /// Whether the run left a thread behind that uses the actor system.
-  bool left_threads() const;
+  /// How many threads that use the actor system the run left behind.
+  int threads_left() const;
 
 private:
   trial_thread(trial x, surroundings around)

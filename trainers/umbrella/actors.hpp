@@ -12,3 +12,4 @@
 #include "troupe/train.hpp"
 #include "troupe/trainers/rank_mailbox.hpp"
 #include "troupe/trainers/run_handle.hpp"
+#include "troupe/trainers/sweep/sweep_handle.hpp"

@@ -22,14 +22,15 @@ constexpr std::size_t max_listed_names = 12;
 
 } // namespace
 
-double metric_value::number() const noexcept {
+double metric_value::number() const {
   if (auto x = std::get_if<bool>(&value_))
     return *x ? 1.0 : 0.0;
   if (auto x = std::get_if<std::int64_t>(&value_))
     return static_cast<double>(*x);
   if (auto x = std::get_if<double>(&value_))
     return *x;
-  return std::numeric_limits<double>::quiet_NaN();
+  throw std::invalid_argument("the metric is the text '" + to_string(*this)
+                              + "', not a number");
 }
 
 bool metric_value::operator==(const metric_value& other) const noexcept {
@@ -107,6 +108,10 @@ const metric_value& metrics::at(std::string_view name) const {
 const metric_value* metrics::find(std::string_view name) const {
   auto i = values_.find(name);
   return i == values_.end() ? nullptr : &i->second;
+}
+
+double metric_slot::number() const {
+  return all_->number(name_);
 }
 
 double metrics::number(std::string_view name) const {

@@ -73,8 +73,9 @@ public:
     return !std::holds_alternative<std::string>(value_);
   }
 
-  /// The value as a number; NaN for a text.
-  double number() const noexcept;
+  /// The value as a number, a flag as 0 or 1; throws `std::invalid_argument`
+  /// for a text.
+  double number() const;
 
   const variant_type& variant() const noexcept { return value_; }
 
@@ -133,7 +134,7 @@ public:
   operator const metric_value&() const { return value(); }
 
   bool is_number() const { return value().is_number(); }
-  double number() const { return value().number(); }
+  double number() const;
 
   friend bool operator==(const metric_slot& a, const metric_value& b) {
     return a.value() == b;
@@ -160,10 +161,16 @@ public:
 
   /// For `values["loss"] = 0.3`, and to read what is there: a name that is not
   /// adds nothing, but throws `std::out_of_range`.
-  metric_slot operator[](std::string name) { return {*this, std::move(name)}; }
-  const metric_value& operator[](std::string_view name) const {
+  metric_slot operator[](std::string name) & {
+    return {*this, std::move(name)};
+  }
+  const metric_value& operator[](std::string_view name) const& {
     return at(name);
   }
+
+  /// The value itself, of metrics that do not live on.
+  metric_value operator[](std::string_view name) && { return at(name); }
+  metric_value operator[](std::string_view name) const&& { return at(name); }
 
   /// The value called *name*; throws `std::out_of_range` that lists the names
   /// that exist, and which one is the nearest, if there is none.

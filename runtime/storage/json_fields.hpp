@@ -2,6 +2,7 @@
 
 #include <concepts>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <optional>
 #include <string>
@@ -217,7 +218,9 @@ private:
     } else if constexpr (std::is_same_v<T, bool>) {
       x = in.get<bool>();
     } else if constexpr (std::floating_point<T>) {
-      x = to_value(in).number();
+      auto value = to_value(in);
+      x = value.is_number() ? value.number()
+                            : std::numeric_limits<T>::quiet_NaN();
     } else if constexpr (std::integral<T>) {
       x = to_integer<T>(in);
     } else if constexpr (std::is_assignable_v<T&, metrics>) {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <limits>
 #include <stdexcept>
+#include <type_traits>
 #include <utility>
 
 #include <gtest/gtest.h>
@@ -46,6 +47,14 @@ TEST(metrics_test, a_missing_name_is_answered_with_the_names_that_exist) {
             "no metric is called 'x'; there is none");
 }
 
+TEST(metrics_test, a_value_outlives_the_metrics_of_an_expression) {
+  auto make = [] { return metrics{{"loss", 0.5}}; };
+  auto loss = make()["loss"];
+  static_assert(std::is_same_v<decltype(loss), metric_value>);
+  EXPECT_EQ(loss.number(), 0.5);
+  EXPECT_THROW((void) make()["lose"], std::out_of_range);
+}
+
 TEST(metrics_test, converts_to_a_number_when_asked_to) {
   metrics x{{"epoch", 3}, {"is_best", true}, {"loss", 0.5}, {"note", "fine"}};
   EXPECT_EQ(x.number("epoch"), 3);
@@ -53,6 +62,8 @@ TEST(metrics_test, converts_to_a_number_when_asked_to) {
   EXPECT_EQ(x.number("loss"), 0.5);
   EXPECT_EQ(text_of<std::invalid_argument>([&] { (void) x.number("note"); }),
             "the metric 'note' is the text 'fine', not a number");
+  EXPECT_THROW((void) x["note"].number(), std::invalid_argument);
+  EXPECT_THROW((void) std::as_const(x)["note"].number(), std::invalid_argument);
   EXPECT_EQ(x.find_number("loss"), 0.5);
   EXPECT_EQ(x.find_number("note"), std::nullopt);
   EXPECT_EQ(x.find_number("los"), std::nullopt);

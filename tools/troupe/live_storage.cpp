@@ -1,6 +1,10 @@
 #include "tools/troupe/live_storage.hpp"
 
+#include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/inotify.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +15,7 @@
 
 #include "troupe/callbacks/report_page/comparison.hpp"
 #include "troupe/callbacks/report_page/page_data.hpp"
+#include "troupe/runtime/run_layout.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/text.hpp"
 
@@ -31,6 +36,46 @@ constexpr std::uint32_t of_run =
 /// Of another folder only what may make it a run.
 constexpr std::uint32_t of_folder = IN_CREATE | IN_MOVED_TO | IN_ONLYDIR;
 
+/// Whether only this host writes to the file system of *folder*, whose kernel
+/// then announces every change. Of an unknown one that is not believed.
+bool is_local(const fs::path& folder) {
+  // Not in each version of the list.
+  constexpr unsigned long xfs = 0x58465342, zfs = 0x2fc12fc1,
+                          bcachefs = 0xca451a4e;
+  struct statfs info {};
+  if (::statfs(folder.c_str(), &info) != 0)
+    return false;
+  switch (static_cast<unsigned long>(info.f_type)) {
+    case BTRFS_SUPER_MAGIC:
+    case EXT4_SUPER_MAGIC: // ext2 and ext3, too
+    case F2FS_SUPER_MAGIC:
+    case TMPFS_MAGIC:
+    case bcachefs:
+    case xfs:
+    case zfs:
+      return true;
+    default:
+      return false;
+  }
+}
+
+/// Shows whether the run or the sweep in *folder* has gone on. Each file is
+/// opened, without which NFS answers from a cache.
+std::vector<std::int64_t> stamp_of(const fs::path& folder) {
+  std::vector<std::int64_t> result;
+  for (auto name : {run_layout::journal, run_layout::state, "sweep.jsonl"}) {
+    auto file = open_file(folder / name, O_RDONLY, "open");
+    struct stat info {};
+    if (file && ::fstat(file->get(), &info) == 0)
+      result.insert(result.end(),
+                    {static_cast<std::int64_t>(info.st_ino), info.st_size,
+                     info.st_mtim.tv_sec, info.st_mtim.tv_nsec});
+    else
+      result.push_back(-1);
+  }
+  return result;
+}
+
 unique_fd driver_of(const found_run& x) {
   return x.presence == driver_presence::live ? open_pidfd(x.driver->pid)
                                              : unique_fd{};
@@ -46,6 +91,7 @@ unique_fd driver_of(const found_sweep& x) {
 template <class T, class Read>
 auto& facts_by(Read read, T& x) {
   if (!x.facts || x.read_version != x.version) {
+    x.read_stamp = stamp_of(x.path);
     x.facts = read(x.path);
     x.read_version = x.version;
     x.driver = driver_of(*x.facts);
@@ -98,10 +144,13 @@ void live_storage::add_waits(std::vector<pollfd>& to) const {
 int live_storage::watch(watch_map& to, const fs::path& folder,
                         const std::string& name, std::uint32_t what) {
   auto result = ::inotify_add_watch(changes_.get(), folder.c_str(), what);
-  if (result >= 0)
+  if (result >= 0) {
     to.emplace(result, name);
-  else if (errno != ENOENT && errno != ENOTDIR)
+    is_announced_ = is_announced_ && is_local(folder);
+  } else if (errno != ENOENT && errno != ENOTDIR) {
     unwatched_.push_back(storage_error("watch", folder, errno).message);
+    is_announced_ = false;
+  }
   return result;
 }
 
@@ -119,6 +168,7 @@ void live_storage::watch_run(watch_map& to, const std::string& name, run& x) {
 void live_storage::watch_all() {
   watch_map watches;
   unwatched_.clear();
+  is_announced_ = is_local(path_);
   boost::system::error_code code;
   for (fs::directory_iterator i{path_, code}, end; !code && i != end;
        i.increment(code)) {
@@ -258,10 +308,13 @@ expected<void> live_storage::look() {
 
 namespace {
 
+/// Whether the driver of *x* is on another host, or one has resumed it there.
 template <class T>
-bool is_elsewhere(const T& x) {
-  return x.facts && x.facts->presence == driver_presence::elsewhere
-         && !has_ended(*x.facts);
+bool may_have_gone_on(const T& x) {
+  if (!x.facts)
+    return false;
+  return has_ended(*x.facts) ? stamp_of(x.path) != x.read_stamp
+                             : x.facts->presence == driver_presence::elsewhere;
 }
 
 } // namespace
@@ -269,7 +322,7 @@ bool is_elsewhere(const T& x) {
 expected<void> live_storage::look_elsewhere() {
   auto look = [this](auto& all) {
     for (auto& [name, x] : all)
-      if (is_elsewhere(x))
+      if (may_have_gone_on(x))
         changed(x);
   };
   look(runs_);

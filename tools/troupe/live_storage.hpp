@@ -33,9 +33,13 @@ public:
   /// Takes note of what has changed. An error: the folder itself is gone.
   expected<void> look();
 
+  /// Whether the kernel announces all that changes: all folders are watched, on
+  /// file systems that no other host writes to. Then `look` is enough.
+  bool is_announced() const noexcept { return is_announced_; }
+
   /// The same of what another host has changed, which the kernel of this one
-  /// does not announce: runs and sweeps that came or went, and those whose
-  /// driver is elsewhere.
+  /// does not announce: runs and sweeps that came or went, those whose driver
+  /// is elsewhere, and those that had ended and are resumed.
   expected<void> look_elsewhere();
 
   /// From now on the trial *name*, as in `SWEEP/TRIAL`, is one of the runs, if
@@ -77,6 +81,7 @@ private:
     std::uint64_t version = 0;
     int watch = -1;                 ///< Of its folder; another one: a new run.
     std::uint64_t read_version = 0; ///< At which `facts` was read.
+    std::vector<std::int64_t> read_stamp; ///< Of its files, just before that.
     std::optional<found_run> facts;
     std::shared_ptr<internal::digest_reader> journal; ///< nullptr: not open.
     internal::unique_fd driver; ///< Readable once its driver has ended.
@@ -85,7 +90,8 @@ private:
   struct sweep {
     fs::path path;
     std::uint64_t version = 0;
-    std::uint64_t read_version = 0; ///< At which `facts` was read.
+    std::uint64_t read_version = 0;       ///< At which `facts` was read.
+    std::vector<std::int64_t> read_stamp; ///< Of its files, just before that.
     std::optional<found_sweep> facts;
     internal::unique_fd driver; ///< Readable once its driver has ended.
   };
@@ -120,6 +126,7 @@ private:
   std::vector<strange_folder> strange_;
   std::vector<fs::path> known_;        ///< All that was in the folder.
   std::vector<std::string> unwatched_; ///< Why a folder is not watched.
+  bool is_announced_ = false;
   std::uint64_t version_ = 1;
 };
 

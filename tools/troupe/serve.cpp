@@ -81,7 +81,9 @@ public:
       std::vector<pollfd> waits{{signals.get(), POLLIN, 0}};
       auto until = clock::time_point::max();
       if (server.has_streams()) {
-        until = std::min(send_news(server), next_look_elsewhere_);
+        until = send_news(server);
+        if (!runs_.is_announced())
+          until = std::min(until, next_look_elsewhere_);
         // Further changes within the pause are one.
         if (clock::now() < next_look_)
           until = std::min(until, next_look_);
@@ -91,7 +93,8 @@ public:
       TROUPE_TRY_VOID(server.serve(waits, until));
       if (waits.front().revents != 0)
         return {};
-      if (server.has_streams() && clock::now() >= next_look_elsewhere_) {
+      if (server.has_streams() && !runs_.is_announced()
+          && clock::now() >= next_look_elsewhere_) {
         auto begin = clock::now();
         TROUPE_TRY_VOID(runs_.look_elsewhere());
         auto end = clock::now();

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 from pathlib import Path
 from urllib.parse import urlencode
@@ -206,6 +207,32 @@ class LiveTest(ServeTest):
             until(events, lambda _, x: [y["name"] for y in x["runs"]] == ["digits"])
             outside.rename(self.storage / "letters")
             until(events, lambda _, x: [y["name"] for y in x["runs"]] == ["digits", "letters"])
+
+    def test_a_run_that_had_ended_and_is_resumed_unannounced_is_followed(self):
+        self.drive_elsewhere()
+        self.runs.make("far", "--fails-at", 2, code=3)
+        prefix, afar = self.seen_from_afar()
+        server = Server(afar, prefix=prefix)
+        self.addCleanup(server.close)
+        with server.watch("far") as events:
+            until(events, lambda kind, x: kind == "run" and x["state"] == "errored" and x["run"]["reports"] == 2)
+            self.runs.make("far")
+            until(events, lambda kind, x: kind == "run" and x["run"]["reports"] == 4)
+
+    def test_on_a_local_file_system_it_waits_for_the_kernel_alone(self):
+        folder = tempfile.TemporaryDirectory(dir="/dev/shm")
+        self.addCleanup(folder.cleanup)
+        server = Server(folder.name)
+        self.addCleanup(server.close)
+        with server.watch() as events:
+            next(events)
+            deadline = time.monotonic() + LIMIT_S
+            while time.monotonic() < deadline:
+                # The number of a system call and its arguments, of which the third is the limit of `poll`.
+                call = Path(f"/proc/{server.process.pid}/syscall").read_text().split()
+                if call[0] == "7" and int(call[3], 16) & 0xffffffff == 0xffffffff or call[0] == "271" and call[3] == "0x0":
+                    return
+        self.fail("it looks at the folder now and then")
 
     def test_the_end_of_a_killed_driver_is_seen_at_once(self):
         driver, gate = self.hold("live")

@@ -6,14 +6,14 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <ctime>
+#include <chrono>
+#include <cstdint>
 #include <deque>
 #include <memory>
 #include <set>
 
 #include "tools/troupe/runs.hpp"
 #include "tools/troupe/verbs.hpp"
-#include "troupe/callbacks/status_text.hpp"
 #include "troupe/runtime/near_names.hpp"
 #include "troupe/runtime/process/descriptor.hpp"
 #include "troupe/runtime/run_layout.hpp"
@@ -34,6 +34,8 @@ struct tail_arguments {
   std::size_t rows = 10;
   std::vector<std::string> names; ///< Empty: all.
   bool follow = false;
+  /// After how many seconds the silence of a driver elsewhere is worth a line.
+  std::uint32_t silence_s = 60;
 };
 
 std::string row_text(const journaled_batch& x, const tail_arguments& args) {
@@ -76,14 +78,14 @@ void print_row(const journaled_batch& x, const tail_arguments& args) {
     print(row_text(x, args));
 }
 
-/// Reads what was appended; calls *add* with each report. Damaged lines are
-/// named.
+/// Reads what was appended, if anything was, which it returns; calls *add* with
+/// each report. Damaged lines are named.
 template <class Add>
-expected<void> read_more(journal_reader& from, int& code, Add add) {
-  for (;;) {
+expected<bool> read_more(journal_reader& from, int& code, Add add) {
+  for (auto any = false;; any = true) {
     auto entry = from.next();
     if (entry && !*entry)
-      return {};
+      return any;
     if (!entry && entry.error().code != ec::corrupt)
       return tl::unexpected{entry.error()};
     if (!entry) {
@@ -114,24 +116,32 @@ unique_fd process_of(const found_run& run) {
   return unique_fd{static_cast<int>(fd)};
 }
 
-/// Of a driver on another host, such a silence is worth a line.
-constexpr std::time_t long_silence_s = 60;
+/// Says once when a driver on another host has been silent for long. Time is
+/// that between looks at its journal: the clock of the storage may be another.
+class silence_watch {
+public:
+  explicit silence_watch(std::uint32_t limit_s) : limit_(limit_s) {}
 
-/// Whether *run*, whose driver is on another host, has been silent for long;
-/// says so unless that *is_known*.
-bool look_for_silence(const found_run& run, bool is_known) {
-  boost::system::error_code code;
-  auto last = fs::last_write_time(run.path / run_layout::journal, code);
-  auto seconds = code ? 0 : std::time(nullptr) - last;
-  if (seconds < long_silence_s)
-    return false;
-  if (!is_known)
-    complain(concat(run.name, " has written nothing for ",
-                    elapsed_text(static_cast<double>(seconds)),
-                    "; its driver is not on this host, and cannot be seen to "
-                    "have died"));
-  return true;
-}
+  void look(const found_run& run, bool has_grown) {
+    auto now = clock::now();
+    if (has_grown)
+      last_ = now;
+    auto is_long = now - last_ >= limit_;
+    if (is_long && !is_known_)
+      complain(
+        concat(run.name, " has written nothing for ", limit_.count(),
+               " s; its driver is not on this host, and cannot be seen to "
+               "have died"));
+    is_known_ = is_long;
+  }
+
+private:
+  using clock = std::chrono::steady_clock;
+
+  std::chrono::seconds limit_;
+  clock::time_point last_ = clock::now();
+  bool is_known_ = false;
+};
 
 // The kernel says when the journal grows, the driver ends or no one reads our
 // output any longer; not what a driver on another host does.
@@ -141,7 +151,7 @@ expected<void> follow(journal_reader& from, const fs::path& path, int& code,
   auto first = read_run(path);
   auto driver = process_of(first);
   auto is_elsewhere = first.presence == driver_presence::elsewhere;
-  auto is_silent = false;
+  silence_watch silence{args.silence_s};
   auto show = [&](journaled_batch x) { print_row(x, args); };
   for (;;) {
     // What the driver wrote last is read after its end was seen.
@@ -150,18 +160,19 @@ expected<void> follow(journal_reader& from, const fs::path& path, int& code,
       pollfd end{driver.get(), POLLIN, 0};
       is_over = ::poll(&end, 1, 0) > 0;
     }
-    TROUPE_TRY_VOID(read_more(from, code, show));
+    TROUPE_TRY(auto has_grown, read_more(from, code, show));
     auto run = read_run(path);
     if (run.state && run.state->status != run_status_kind::running) {
       if (!args.run->json)
         complain(run.name + " is " + run.state_name());
-      return read_more(from, code, show);
+      return read_more(from, code, show).map([](bool) {});
     }
     if (is_over) {
       complain(run.name + " is " + run.state_name());
       return {};
     }
-    is_silent = is_elsewhere && look_for_silence(run, is_silent);
+    if (is_elsewhere)
+      silence.look(run, has_grown);
     pollfd events[] = {{changes.get(), POLLIN, 0},
                        {driver.get(), POLLIN, 0},
                        {STDOUT_FILENO, 0, 0}};
@@ -221,6 +232,12 @@ verb tail_verb() {
               ->check(not_empty);
             app.add_flag("-f,--follow", x->follow,
                          "print reports as they come, until the run ends");
+            app
+              .add_option("--silence", x->silence_s,
+                          "with --follow: say when a driver on another host "
+                          "has written nothing for so long (default: 60)")
+              ->option_text("SECONDS")
+              ->check(CLI::Range(1, 1'000'000'000));
             app.footer("With --json, each line is an object.");
             return [x] { return tail(*x); };
           }};

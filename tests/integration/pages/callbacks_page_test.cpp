@@ -1,11 +1,9 @@
 // The code of docs/callbacks.md, compiled and run. The page's blocks are pieces
 // of this file.
 
-#include <cctype>
 #include <cmath>
 #include <fstream>
 #include <iostream>
-#include <sstream>
 
 #include <caf/actor_system.hpp>
 #include <caf/send.hpp>
@@ -15,6 +13,7 @@
 #include <troupe/runtime/metrics/metrics.hpp>
 
 #include "tests/integration/run/run_test.hpp"
+#include "tests/support/page_code.hpp"
 
 namespace troupe::internal::test {
 
@@ -145,25 +144,10 @@ TEST_F(callbacks_page_test, the_actor_prints_the_reports) {
 }
 
 TEST_F(callbacks_page_test, the_page_shows_this_code) {
-  auto squeeze = [](const std::string& text) {
-    std::string result;
-    for (auto c : text)
-      if (!std::isspace(static_cast<unsigned char>(c)))
-        result += c;
-    return result;
-  };
-  auto here = squeeze(bytes_of(TROUPE_TEST_PAGE_SOURCE));
-  auto page = bytes_of(TROUPE_TEST_PAGE);
-  std::size_t blocks = 0;
-  for (std::size_t i = 0; (i = page.find("```cpp\n", i)) != std::string::npos;
-       ++blocks) {
-    i += 7;
-    auto end = page.find("```", i);
-    auto block = page.substr(i, end - i);
-    EXPECT_NE(here.find(squeeze(block)), std::string::npos) << block;
-    i = end + 3;
-  }
-  EXPECT_EQ(blocks, 7u);
+  EXPECT_EQ(
+    compare_page_code("docs/callbacks.md",
+                      {"tests/integration/pages/callbacks_page_test.cpp"}),
+    7u);
 }
 
 } // namespace troupe::internal::test

@@ -135,6 +135,7 @@ rank_facts worker_group_state::facts_of(std::size_t host, int rank) const {
   if (hosts.is_open()) {
     x.host = its.name;
     x.host_address = its.address;
+    x.lost_after_ms = hosts.lost_after().count();
   }
   x.in_process = plan.in_process;
   x.gpus = gpus_of(rank);

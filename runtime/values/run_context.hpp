@@ -80,13 +80,16 @@ struct rank_facts {
   /// other. Empty in a run on one host.
   std::string host;
   std::string host_address;
+  /// `scaling_config::lost_after`: how long another host may be silent before
+  /// it is lost. 0 in a run on one host.
+  std::int64_t lost_after_ms = 0;
 
   bool operator==(const rank_facts&) const = default;
 };
 
 TROUPE_INSPECT(rank_facts, run_name, run_path, run_inode, run_id, attempt, rank,
                world_size, local_rank, local_world_size, node_rank, in_process,
-               cores, gpus, first_report, host, host_address)
+               cores, gpus, first_report, host, host_address, lost_after_ms)
 
 /// Why a train loop is to leave, and until when it may report.
 struct stop_info {

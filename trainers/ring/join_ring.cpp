@@ -122,7 +122,7 @@ private:
     if (call_ && !call_->advance())
       return drop_call(call_->problem);
     if (call_ && call_->is_greeted()) {
-      links_.next = call_->take();
+      links_.next = call_->take(args_.lost_after);
       call_.reset();
     }
     if ((calling_ || call_) && join_clock::now() >= call_end_)
@@ -160,7 +160,7 @@ private:
         refused_ = i->problem;
         i = visitors_.erase(i);
       } else if (i->is_greeted()) {
-        links_.previous = i->take();
+        links_.previous = i->take(args_.lost_after);
         visitors_.clear();
         return;
       } else if (join_clock::now() >= i->deadline) {

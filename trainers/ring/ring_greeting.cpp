@@ -1,5 +1,6 @@
 #include "troupe/trainers/ring/ring_greeting.hpp"
 
+#include <algorithm>
 #include <string_view>
 
 #include "troupe/runtime/process/internet_socket.hpp"
@@ -8,11 +9,29 @@ namespace troupe::internal {
 
 namespace {
 
+using std::chrono::seconds;
+
+/// The limit of a connection without an answer. More than a day does not fit
+/// into the kernel's options.
+constexpr seconds least_silence{10};
+constexpr seconds longest_silence = std::chrono::hours{24};
+
+/// Of which the kernel counts 127.
+constexpr int most_ring_probes = 126;
+
 /// For data that may wait for minutes until a slow host takes it: such a host
 /// acknowledges, but its window stays closed, which TCP_USER_TIMEOUT would
-/// count as dead. Lost hosts are known to the driver.
-void prepare_for_data(int socket) {
-  watch_connection(socket, {.interval_s = 1, .probes = 9});
+/// count as dead. So each side probes the connection from which it receives.
+void prepare_for_data(int socket, std::chrono::milliseconds lost_after) {
+  auto limit =
+    static_cast<int>(std::clamp(std::chrono::ceil<seconds>(lost_after),
+                                least_silence, longest_silence)
+                       .count());
+  auto interval = (limit + most_ring_probes - 1) / most_ring_probes;
+  // The latest answer may be as old as an interval when the network fails, and
+  // a probe is to follow if that is over shortly before the limit.
+  watch_connection(socket, {.interval_s = interval,
+                            .probes = (limit + interval - 1) / interval + 1});
 }
 
 } // namespace
@@ -57,8 +76,9 @@ pollfd greeted_connection::wait() const noexcept {
   return {link_->socket(), static_cast<short>(sends_ ? POLLOUT : POLLIN), 0};
 }
 
-std::unique_ptr<byte_link> greeted_connection::take() {
-  prepare_for_data(link_->socket());
+std::unique_ptr<byte_link>
+greeted_connection::take(std::chrono::milliseconds lost_after) {
+  prepare_for_data(link_->socket(), lost_after);
   return std::move(link_);
 }
 

@@ -55,8 +55,9 @@ public:
 
   pollfd wait() const noexcept;
 
-  /// The connection, ready for data, once both have greeted.
-  std::unique_ptr<byte_link> take();
+  /// The connection, ready for data, once both have greeted; *lost_after* is
+  /// that of `join_ring_args`.
+  std::unique_ptr<byte_link> take(std::chrono::milliseconds lost_after);
 
   time_point deadline;
   std::string problem;

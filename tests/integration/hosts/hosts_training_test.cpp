@@ -27,12 +27,13 @@ using testing::Not;
 struct training_plan {
   std::string folder;    ///< Of the test.
   std::string gradients; ///< File for the gradients of rank 0.
-  int absent = -1; ///< The rank that stays away from the first attempt's last
-                   ///< step, in which the others wait for it.
+  int absent = -1;   ///< The rank that stays away from the first attempt's last
+                     ///< step, in which the others wait for it.
+  bool adds = false; ///< Ranks add numbers until the file `enough` is there.
 
   template <class Archive>
   void serialize(Archive& ar) {
-    ar(folder, gradients, absent);
+    ar(folder, gradients, absent, adds);
   }
 };
 
@@ -43,6 +44,25 @@ at::Tensor gradients_of(const Model& model) {
   for (auto& x : model.parameters())
     all.push_back(x.grad().flatten());
   return at::cat(all);
+}
+
+/// Adds numbers that are different in each round, over and over.
+void add_numbers(train_context& context, const training_plan& plan) {
+  auto ranks = context.world_size();
+  auto has_enough = 0.0;
+  for (int round = 1; has_enough == 0.0; ++round) {
+    auto x = at::full({500'000}, round % 1000 + context.rank(), at::kDouble);
+    auto sum = ranks * (round % 1000) + ranks * (ranks - 1) / 2.0;
+    x[0] = fs::exists(plan.folder + "/enough") ? 1.0 : 0.0;
+    all_reduce(context, x);
+    has_enough = x[0].item<double>();
+    if (!x.slice(0, 1).eq(sum).all().item<bool>())
+      throw std::runtime_error{"a sum is wrong"};
+    if (round == 10)
+      tell(plan.folder,
+           concat("adds ", context.attempt(), ' ', context.rank()));
+  }
+  context.report({{"done", 1}});
 }
 
 void train(train_context& context, const training_plan& plan) {
@@ -56,6 +76,8 @@ void train(train_context& context, const training_plan& plan) {
               ' ',
               data_plane(context)->group->getDefaultBackend()->getBackendName(),
               ' ', std::getenv("NCCL_SOCKET_IFNAME")));
+  if (plan.adds)
+    return add_numbers(context, plan);
   torch::manual_seed(7);
   // Tensors that fit into one message and such that need several chunks.
   auto model =
@@ -120,7 +142,12 @@ int be_driver(const std::string& folder, int workers, int agents, backend kind,
   options.run.quiet = true;
   options.run.agent_ticket = folder + "/ticket";
   options.torch.backend = kind;
-  training_plan plan{folder, folder + '/' + gradients, absent};
+  training_plan plan{folder, folder + '/' + gradients, absent, false};
+  if (auto* limit = std::getenv("TROUPE_TEST_LOST_AFTER_MS")) {
+    options.scaling.lost_after = std::chrono::milliseconds{std::stoi(limit)};
+    plan.adds = true;
+  }
+  options.torch.encrypt_gradients = !std::getenv("TROUPE_TEST_IN_CLEAR");
   auto outcome = torch_trainer{train, plan, options}.fit();
   tell_result(folder, outcome);
   return 0;
@@ -138,14 +165,19 @@ protected:
     std::string gradients = "run";
     std::string network;
     int join_ms = 120'000;
+    std::vector<std::string> variables; ///< Of the driver.
   };
 
   std::shared_ptr<program> start_driver(const order& x) {
-    return start(0, {own_program(), "--driver", folder_.path().string(),
-                     std::to_string(x.workers), std::to_string(x.agents),
-                     std::to_string(static_cast<int>(x.kind)),
-                     std::to_string(x.absent), x.gradients, x.network,
-                     std::to_string(x.join_ms)});
+    std::vector<std::string> command{"/usr/bin/env"};
+    command.insert(command.end(), x.variables.begin(), x.variables.end());
+    command.insert(command.end(),
+                   {own_program(), "--driver", folder_.path().string(),
+                    std::to_string(x.workers), std::to_string(x.agents),
+                    std::to_string(static_cast<int>(x.kind)),
+                    std::to_string(x.absent), x.gradients, x.network,
+                    std::to_string(x.join_ms)});
+    return start(0, std::move(command));
   }
 
   /// Starts the driver and an agent on each of the other hosts.
@@ -322,6 +354,27 @@ TEST_P(hosts_training_test, names_the_host_that_was_lost_while_others_wait) {
   EXPECT_THAT(failures, HasSubstr("host " + ranks[3].host + " is lost"));
   EXPECT_THAT(failures, Not(HasSubstr("has left the group")))
     << "its neighbors are not to blame";
+}
+
+// By default both leaders would have given up the connection between them.
+TEST_P(hosts_training_test, gradients_outlive_a_cut_shorter_than_lost_after) {
+  if (GetParam() != where::namespaces)
+    GTEST_SKIP() << "hosts with cables of their own are needed";
+  for (std::string name : {"encrypted", "in_clear"}) {
+    order x{.workers = 4, .agents = 1, .gradients = name};
+    x.variables = {"TROUPE_TEST_LOST_AFTER_MS=20000"};
+    if (name == "in_clear")
+      x.variables.push_back("TROUPE_TEST_IN_CLEAR=1");
+    start_all(x);
+    introduced<seen_rank>(0, 4, "adds");
+    EXPECT_EQ(
+      std::system(
+        concat(tool_, " cut h2 && sleep 12 && ", tool_, " plug h2").c_str()),
+      0);
+    write_bytes(folder_ / "enough", "");
+    expect_end("result finished 1 ");
+    fs::remove(folder_ / "enough");
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(hosts, hosts_training_test,

@@ -197,6 +197,7 @@ group_ends join_hierarchical(train_context& context, const torch_config& config,
   how.security = security_of(context, config);
   how.stop = stop->fd();
   how.limit = std::min<std::chrono::milliseconds>(config.timeout, start_limit);
+  how.lost_after = std::chrono::milliseconds{facts.lost_after_ms};
   auto meeting = value_or_throw(
     host_meeting::begin(*store,
                         {facts.rank, facts.local_rank, facts.local_world_size,

@@ -3,6 +3,7 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <time.h>
 
@@ -96,6 +97,33 @@ TEST(join_ring_test, waits_for_descriptors) {
   ASSERT_FALSE(joined);
   EXPECT_EQ(joined.error().code, ec::timeout);
   EXPECT_LT(used, args.limit / 3) << "it asks again and again";
+}
+
+/// Seconds after which the kernel gives an idle connection up.
+int silence_of(const byte_link& x) {
+  auto option = [&x](int name) {
+    int value = 0;
+    socklen_t size = sizeof(value);
+    ::getsockopt(x.socket(), IPPROTO_TCP, name, &value, &size);
+    return value;
+  };
+  return option(TCP_KEEPIDLE) + option(TCP_KEEPCNT) * option(TCP_KEEPINTVL);
+}
+
+TEST(join_ring_test, neighbors_may_be_silent_as_long_as_hosts) {
+  const std::pair<std::chrono::milliseconds, int> limits[] = {
+    {1s, 12}, {10s, 12}, {19'500ms, 22}, {126s, 128}, {127s, 132}};
+  for (auto [lost_after, silence] : limits) {
+    ring_ports ports{2, false};
+    on_hosts(2, [&](std::size_t host) {
+      join_ring_args args;
+      args.lost_after = lost_after;
+      auto links = join_ring(ports.ports[host], ports.leaders, host, args);
+      ASSERT_TRUE(links) << links.error().message;
+      EXPECT_EQ(silence_of(*links->next), silence);
+      EXPECT_EQ(silence_of(*links->previous), silence);
+    });
+  }
 }
 
 TEST(join_ring_test, connects_over_ipv6) {

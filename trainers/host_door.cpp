@@ -17,6 +17,7 @@
 #include "troupe/actors/transport/private_endpoint.hpp"
 #include "troupe/actors/transport/resumable_link.hpp"
 #include "troupe/runtime/process/descriptor.hpp"
+#include "troupe/runtime/process/internet_socket.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/text.hpp"
 #include "troupe/trainers/ticket_folder.hpp"
@@ -53,6 +54,17 @@ link_limits driver_limits(std::chrono::milliseconds lost_after) {
   return result;
 }
 
+/// The link over *client*. An agent that still lives after its connection was
+/// closed dials again, and its driver waits for that; but not if nothing is
+/// between them that closes connections: then its end is known at once. What
+/// is, a proxy or the translation of addresses, shows another end than its own.
+std::unique_ptr<byte_link> link_over(std::unique_ptr<tls_channel> client,
+                                     const door_greeting& x) {
+  auto seen = endpoint::remote(client->socket());
+  auto is_direct = seen && seen->bytes() == x.sent_from;
+  return make_link(std::move(client), is_direct);
+}
+
 std::string address_text(const std::vector<std::string>& addresses,
                          std::uint16_t port) {
   return concat(joined(addresses), " port ", port);
@@ -71,8 +83,8 @@ public:
   void admit(private_endpoint& endpoint) {
     std::lock_guard guard{mutex_};
     endpoint_ = &endpoint;
-    for (auto& [id, client] : std::exchange(early_, {}))
-      begin_link(id, std::move(client));
+    for (auto& [id, first] : std::exchange(early_, {}))
+      begin_link(id, std::move(first));
   }
 
   bool has_link(const link_id& id) {
@@ -90,16 +102,16 @@ public:
     auto link = found == links_.end() ? nullptr : found->second.lock();
     if (x.resumes && link) {
       lock.unlock();
-      link->connect(make_link(std::move(client)));
+      link->connect(link_over(std::move(client), x));
     } else if (auto early = early_.find(x.link);
                x.resumes && early != early_.end()) {
-      early->second = std::move(client); // Nothing was sent over it.
+      early->second = link_over(std::move(client), x); // Nothing was sent.
     } else if (x.resumes || link || is_over_) {
       return; // Closes it.
     } else if (endpoint_) {
-      begin_link(x.link, std::move(client));
+      begin_link(x.link, link_over(std::move(client), x));
     } else if (early_.size() < max_early) {
-      early_.emplace(x.link, std::move(client));
+      early_.emplace(x.link, link_over(std::move(client), x));
     }
   }
 
@@ -133,7 +145,7 @@ private:
   /// Connections that wait for the endpoint; more are closed.
   static constexpr std::size_t max_early = 1024;
 
-  void begin_link(const link_id& id, std::unique_ptr<tls_channel> client) {
+  void begin_link(const link_id& id, std::unique_ptr<byte_link> first) {
     std::shared_ptr<link_switch> next{new link_switch,
                                       [ended = link_ended_](link_switch* x) {
                                         delete x;
@@ -141,15 +153,14 @@ private:
                                       }};
     links_[id] = next;
     endpoint_->add(std::make_unique<resumable_link>(
-      make_link(std::move(client)), std::move(next),
-      driver_patience(lost_after_)));
+      std::move(first), std::move(next), driver_patience(lost_after_)));
   }
 
   const std::chrono::milliseconds lost_after_;
   std::mutex mutex_;
   bool is_over_ = false;
   private_endpoint* endpoint_ = nullptr;
-  std::map<link_id, std::unique_ptr<tls_channel>> early_;
+  std::map<link_id, std::unique_ptr<byte_link>> early_;
   std::map<link_id, std::weak_ptr<link_switch>> links_;
   std::shared_ptr<const wake_event> link_ended_ =
     std::make_shared<const wake_event>();

@@ -278,8 +278,11 @@ private:
       return false;
     }
     x.channel = std::move(*made);
+    if (auto own = endpoint::local(x.channel->socket()))
+      x.greeting.sent_from = own->bytes();
     if (args_.resumes) {
-      x.greeting = {*args_.resumes, true};
+      x.greeting.link = *args_.resumes;
+      x.greeting.resumes = true;
     } else if (auto filled = fill_random(x.greeting.link); !filled) {
       fail(*x.of, std::move(filled.error().message));
       return false;

@@ -56,7 +56,8 @@ std::string address_of_client(int socket) {
 std::array<std::byte, door_greeting_size> encode(const door_greeting& x) {
   std::array<std::byte, door_greeting_size> result;
   result.front() = x.resumes ? next_connection : first_connection;
-  std::ranges::copy(x.link, result.begin() + 1);
+  auto rest = std::ranges::copy(x.link, result.begin() + 1).out;
+  std::ranges::copy(x.sent_from, rest);
   return result;
 }
 
@@ -198,8 +199,11 @@ private:
   /// Answers the greeting of *x*, which is whole.
   tls_channel::progress answer(connection& x) {
     x.greeting.resumes = x.raw_greeting.front() == next_connection;
-    std::copy_n(x.raw_greeting.begin() + 1, x.greeting.link.size(),
-                x.greeting.link.begin());
+    auto from = x.raw_greeting.begin() + 1;
+    std::copy_n(from, x.greeting.link.size(), x.greeting.link.begin());
+    from += x.greeting.link.size();
+    std::copy_n(from, x.greeting.sent_from.size(),
+                x.greeting.sent_from.begin());
     if (!x.greeting.resumes
         || (args_.has_link && args_.has_link(x.greeting.link)))
       return x.channel->write({&door_welcome, 1}).what;

@@ -13,6 +13,7 @@
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/process/descriptor.hpp"
 #include "troupe/runtime/process/forked_process.hpp"
+#include "troupe/runtime/process/internet_socket.hpp"
 
 namespace troupe::internal {
 
@@ -24,9 +25,12 @@ using link_id = std::array<std::byte, 16>;
 struct door_greeting {
   link_id link{};
   bool resumes = false; ///< An earlier connection of the link broke.
+  /// The client's end of the connection, as its own host sees it.
+  endpoint::bytes_type sent_from{};
 };
 
-inline constexpr std::size_t door_greeting_size = 1 + sizeof(link_id);
+inline constexpr std::size_t door_greeting_size =
+  1 + sizeof(link_id) + sizeof(endpoint::bytes_type);
 
 std::array<std::byte, door_greeting_size> encode(const door_greeting& x);
 

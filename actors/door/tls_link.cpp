@@ -8,8 +8,8 @@ namespace {
 
 class tls_link : public byte_link {
 public:
-  explicit tls_link(std::unique_ptr<tls_channel> channel)
-    : channel_(std::move(channel)) {}
+  tls_link(std::unique_ptr<tls_channel> channel, bool is_direct)
+    : channel_(std::move(channel)), is_direct_(is_direct) {}
 
   std::optional<std::size_t> receive(std::span<std::byte> buffer) override {
     return moved(channel_->read(buffer));
@@ -23,7 +23,7 @@ public:
   bool holds_data() const noexcept override { return true; }
 
   bool was_closed() const noexcept override {
-    return channel_->failure().cause == channel_fault::closed;
+    return is_direct_ && channel_->failure().cause == channel_fault::closed;
   }
 
   int socket() const noexcept override { return channel_->socket(); }
@@ -38,12 +38,14 @@ private:
   }
 
   std::unique_ptr<tls_channel> channel_;
+  const bool is_direct_;
 };
 
 } // namespace
 
-std::unique_ptr<byte_link> make_link(std::unique_ptr<tls_channel> channel) {
-  return std::make_unique<tls_link>(std::move(channel));
+std::unique_ptr<byte_link> make_link(std::unique_ptr<tls_channel> channel,
+                                     bool is_direct) {
+  return std::make_unique<tls_link>(std::move(channel), is_direct);
 }
 
 } // namespace troupe::internal

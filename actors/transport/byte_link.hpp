@@ -32,7 +32,8 @@ public:
   virtual bool holds_data() const noexcept = 0;
 
   /// Once `receive` has returned nothing: whether the other side closed it, as
-  /// the end of its process does. Otherwise it is broken.
+  /// the end of its process does. Otherwise it is broken, or something between
+  /// the two may have closed it.
   virtual bool was_closed() const noexcept = 0;
 
   /// Whether bytes that `send` took wait for room in the socket; it sends them

@@ -81,6 +81,23 @@ std::string endpoint::text() const {
   return std::string{result};
 }
 
+endpoint::bytes_type endpoint::bytes() const noexcept {
+  sockaddr_in6 x{};
+  std::memcpy(&x, &address_, sizeof(x)); // The port is at the same place.
+  if (family() == AF_INET) {
+    sockaddr_in v4{};
+    std::memcpy(&v4, &address_, sizeof(v4));
+    x.sin6_addr = in6_addr{};
+    x.sin6_addr.s6_addr[10] = x.sin6_addr.s6_addr[11] = 0xff;
+    std::memcpy(&x.sin6_addr.s6_addr[12], &v4.sin_addr, sizeof(v4.sin_addr));
+  }
+  bytes_type result;
+  std::memcpy(result.data(), &x.sin6_addr, sizeof(x.sin6_addr));
+  std::memcpy(result.data() + sizeof(x.sin6_addr), &x.sin6_port,
+              sizeof(x.sin6_port));
+  return result;
+}
+
 expected<std::vector<endpoint>> resolve(const std::string& host,
                                         std::uint16_t port, host_kind kind) {
   addrinfo hints{};

@@ -3,6 +3,8 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -34,6 +36,10 @@ public:
   /// Without the port, such as "10.0.0.7" or "fe80::1%eth0". An address of IPv4
   /// in an IPv6 socket is shown as IPv4.
   std::string text() const;
+
+  /// The address as one of IPv6, and the port: the same on all hosts.
+  using bytes_type = std::array<std::byte, 18>;
+  bytes_type bytes() const noexcept;
 
   const sockaddr* get() const noexcept {
     return reinterpret_cast<const sockaddr*>(&address_);

@@ -64,7 +64,7 @@ private:
   std::uint16_t port_ = 0;
 };
 
-/// Passes bytes between its port and a door, until it resets a connection.
+/// Passes bytes between its port and a door, until it breaks a connection.
 class breaking_relay {
 public:
   explicit breaking_relay(std::uint16_t to) : to_(to) {
@@ -76,10 +76,14 @@ public:
   /// Resets what is connected now.
   void break_all() { ++breaks_wanted_; }
 
+  /// Ends what is connected now in good order, towards both sides, as a proxy
+  /// does with connections that it finds idle.
+  void close_all() { ++closes_wanted_; }
+
   /// From now on resets each connection that has passed that many bytes.
   void break_after(std::size_t bytes) { limit_ = bytes; }
 
-  /// Connections that were reset.
+  /// Connections that were reset or closed.
   int broken() const { return broken_; }
 
 private:
@@ -87,11 +91,12 @@ private:
     unique_fd client;
     unique_fd server;
     std::size_t passed = 0; ///< Bytes, in both directions.
+    bool is_closed = false; ///< By this relay.
   };
 
   void run(std::stop_token stop) {
     std::vector<connection> connected;
-    for (auto breaks = 0; !stop.stop_requested();) {
+    for (auto breaks = 0, closes = 0; !stop.stop_requested();) {
       std::vector<pollfd> waits{{listener_.descriptor(), POLLIN, 0}};
       for (auto& x : connected)
         for (auto fd : {x.client.get(), x.server.get()})
@@ -106,6 +111,12 @@ private:
         for (auto fd :
              {connected.back().client.get(), connected.back().server.get()})
           ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+      }
+      if (closes_wanted_ > closes) {
+        ++closes;
+        broken_ += static_cast<int>(connected.size());
+        for (auto& x : connected)
+          close(x);
       }
       auto all = breaks_wanted_ > breaks;
       breaks += all ? 1 : 0;
@@ -125,12 +136,21 @@ private:
       ::setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
   }
 
+  /// What still comes is read, so that nothing is reset.
+  static void close(connection& x) {
+    x.is_closed = true;
+    for (auto fd : {x.client.get(), x.server.get()})
+      ::shutdown(fd, SHUT_WR);
+  }
+
   /// False: one side has closed.
   static bool pass(connection& x, const unique_fd& from, const unique_fd& to) {
     char buffer[64 * 1024];
     auto size = ::recv(from.get(), buffer, sizeof(buffer), MSG_DONTWAIT);
     if (size < 0)
       return errno == EAGAIN;
+    if (x.is_closed)
+      return size > 0;
     auto bytes = static_cast<std::size_t>(size);
     x.passed += bytes;
     return size > 0 && ::send(to.get(), buffer, bytes, MSG_NOSIGNAL) == size;
@@ -139,6 +159,7 @@ private:
   std::uint16_t to_;
   plain_listener listener_;
   std::atomic<int> breaks_wanted_ = 0;
+  std::atomic<int> closes_wanted_ = 0;
   std::atomic<int> broken_ = 0;
   std::atomic<std::size_t> limit_ = 0; ///< 0: none
   std::jthread thread_;

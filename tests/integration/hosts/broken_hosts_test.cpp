@@ -1,7 +1,10 @@
 // Runs on several hosts that break, or whose network does.
 
+#include <csignal>
 #include <cstdlib>
+#include <optional>
 #include <regex>
+#include <thread>
 
 #include <gmock/gmock.h>
 
@@ -17,25 +20,72 @@ using testing::HasSubstr;
 using testing::Not;
 
 /// An agent that reaches its driver by a relay of this process.
-class reset_connection_test : public many_hosts_test {};
+class relayed_connection_test : public many_hosts_test {
+protected:
+  /// Starts two ranks, one at the agent, which wait.
+  void start_both() {
+    driver_ = start_driver(2, 1, 1, 120'000, 30);
+    auto own = ticket_of_driver();
+    relay_.emplace(own.port);
+    own.addresses = {"127.0.0.1"};
+    own.port = relay_->port();
+    agent_ = start_agent_with(0, own);
+    introduced<seen_rank>(0, 2, "waits");
+  }
 
-TEST_P(reset_connection_test, a_connection_that_is_reset_costs_no_attempt) {
-  auto driver = start_driver(2, 1, 1, 120'000, 30);
-  auto own = ticket_of_driver();
-  breaking_relay relay{own.port};
-  own.addresses = {"127.0.0.1"};
-  own.port = relay.port();
-  auto agent = start_agent_with(0, own);
-  introduced<seen_rank>(0, 2, "waits");
-  relay.break_all();
-  relay.break_after(16 * 1024); // More than it takes to connect.
+  void expect_one_attempt() {
+    EXPECT_EQ(result_line(), "result finished 1 ");
+    EXPECT_GT(relay_->broken(), 0);
+    EXPECT_EQ(driver_->wait(), 0);
+    // The driver does not wait until an agent knows that the run is over.
+    EXPECT_THAT(agent_->wait(), AnyOf(0, 75));
+    EXPECT_THAT(journal(), Not(HasSubstr("host_lost")));
+  }
+
+  std::shared_ptr<program> driver_;
+  std::shared_ptr<program> agent_;
+  std::optional<breaking_relay> relay_;
+};
+
+TEST_P(relayed_connection_test, one_that_is_reset_costs_no_attempt) {
+  start_both();
+  relay_->break_all();
+  relay_->break_after(16 * 1024); // More than it takes to connect.
   go();
-  EXPECT_EQ(result_line(), "result finished 1 ");
-  EXPECT_GT(relay.broken(), 0);
-  EXPECT_EQ(driver->wait(), 0);
-  // The driver does not wait until an agent knows that the run is over.
-  EXPECT_THAT(agent->wait(), AnyOf(0, 75));
-  EXPECT_THAT(journal(), Not(HasSubstr("host_lost")));
+  expect_one_attempt();
+}
+
+TEST_P(relayed_connection_test, one_that_the_relay_closes_costs_no_attempt) {
+  start_both();
+  relay_->close_all();
+  while (relay_->broken() == 0)
+    std::this_thread::yield();
+  go();
+  relay_->close_all(); // Again, while ranks report.
+  expect_one_attempt();
+}
+
+// The relay stays: it takes each call of the agent, and then closes it.
+TEST_P(relayed_connection_test,
+       an_agent_ends_soon_after_its_driver_was_killed) {
+  start_both();
+  ::kill(driver_->pid, SIGKILL);
+  EXPECT_EQ(agent_->wait(), 75);
+  for (auto rank : {0, 1})
+    await_end(0, rank);
+}
+
+// Its driver cannot know at once that it is not the relay which has closed the
+// connection.
+TEST_P(relayed_connection_test, a_killed_agent_is_lost_although_a_relay_stays) {
+  start_both();
+  ::kill(agent_->pid, SIGKILL);
+  await_end(0, 1);
+  agent_ = start_agent(0);
+  introduced<seen_rank>(1, 2);
+  EXPECT_EQ(result_line(), "result finished 2 ");
+  EXPECT_EQ(driver_->wait(), 0);
+  EXPECT_EQ(agent_->wait(), 0);
 }
 
 /// Hosts of namespaces, which can be broken.
@@ -166,7 +216,7 @@ TEST_P(broken_hosts_test, a_run_whose_drivers_host_is_lost_resumes_elsewhere) {
   EXPECT_EQ(agent->wait(), 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(hosts, reset_connection_test,
+INSTANTIATE_TEST_SUITE_P(hosts, relayed_connection_test,
                          testing::Values(where::here), name_of);
 
 INSTANTIATE_TEST_SUITE_P(hosts, broken_hosts_test,

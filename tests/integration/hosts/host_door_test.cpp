@@ -3,6 +3,9 @@
 
 #include "troupe/trainers/host_door.hpp"
 
+#include <sys/socket.h>
+
+#include <functional>
 #include <future>
 #include <memory>
 #include <optional>
@@ -15,6 +18,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/actors/door/door_fixture.hpp"
+#include "tests/support/tcp.hpp"
 #include "troupe/actors/compat/messaging.hpp"
 #include "troupe/actors/door/dial.hpp"
 #include "troupe/actors/door/ticket.hpp"
@@ -111,6 +115,34 @@ TEST_F(host_door_test, an_agent_that_got_no_answer_comes_again) {
   auto lost = dialed();
   ASSERT_TRUE(door->admit(*endpoint, {}));
   EXPECT_EQ(ask(link_over(dialed().channel)), "hello");
+}
+
+class closed_connection_test : public host_door_test {
+protected:
+  /// Whether the driver still has a link after *close* has closed its
+  /// connection over *port* in good order; without it, the agent does.
+  bool outlives_close(std::uint16_t port, const std::function<void()>& close) {
+    own.port = port;
+    auto first = dialed();
+    EXPECT_NE(hear(*first.channel), ""); // It is the run's.
+    close ? close() : void(::shutdown(first.channel->socket(), SHUT_WR));
+    while (!hear(*first.channel).empty())
+      ;
+    dial_args args;
+    args.resumes = first.link;
+    return dial(own, args).has_value();
+  }
+};
+
+TEST_F(closed_connection_test, is_the_end_of_an_agent_to_which_it_led) {
+  ASSERT_TRUE(door->admit(*endpoint, {}));
+  EXPECT_FALSE(outlives_close(own.port, {}));
+}
+
+TEST_F(closed_connection_test, is_resumed_if_it_led_to_a_relay) {
+  ASSERT_TRUE(door->admit(*endpoint, {}));
+  breaking_relay relay{own.port};
+  EXPECT_TRUE(outlives_close(relay.port(), [&] { relay.close_all(); }));
 }
 
 // A frozen host acknowledges all that is sent to it.

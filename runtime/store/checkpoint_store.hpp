@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <optional>
 #include <string>
@@ -119,6 +120,11 @@ public:
 
   /// The same for why the run was ended.
   void note_stop(std::string reason) { state_.stop_reason = std::move(reason); }
+
+  /// The same for what the next driver has to know of the agents of this one.
+  void note_lost_after(std::chrono::milliseconds x) {
+    state_.lost_after_ms = x.count();
+  }
 
   const checkpoint_registry& registry() const noexcept { return registry_; }
   const saved_run& state() const noexcept { return state_; }

@@ -155,9 +155,15 @@ void run_store::abandon_ranks_of(const std::string& host) {
 
 void run_store::expect_lost_hosts(
   std::chrono::milliseconds lost_after) noexcept {
-  earlier_agents_patience_ =
-    std::max<std::chrono::milliseconds>(lost_after, least_agents_patience)
-    + agents_ending;
+  lost_after_ = lost_after;
+  if (!earlier_agents_patience_)
+    earlier_agents_patience_ = patience_of_agents(lost_after);
+}
+
+std::chrono::milliseconds
+run_store::patience_of_agents(std::chrono::milliseconds lost_after) noexcept {
+  return std::max<std::chrono::milliseconds>(lost_after, least_agents_patience)
+         + agents_ending;
 }
 
 std::string run_store::abandoned_hosts(std::chrono::milliseconds waited) const {
@@ -188,6 +194,7 @@ expected<attempt_start> run_store::begin_attempt() {
     lost_hosts_.clear();
   }
   checkpoints_.note_failures(failures());
+  checkpoints_.note_lost_after(lost_after_);
   TROUPE_TRY(auto resume, checkpoints_.resume_checkpoint());
   if (is_over()) // Checksums may have taken minutes.
     return failure(ec::stopped, "the run was stopped before its attempt began");

@@ -94,8 +94,12 @@ public:
 
   /// The earlier driver may have had ranks on hosts that are lost now. They end
   /// without it, but for those that are frozen, and NFS keeps what they had
-  /// locked for its lease: the first attempt gives them up after *lost_after* +
-  /// 5 s, but not before 15 s. That is too early for agents of a longer one.
+  /// locked for its lease: the first attempt gives them up after the
+  /// `lost_after` that the earlier driver has recorded + 5 s, but not before
+  /// 15 s. If it recorded none, as an earlier version, *lost_after* counts.
+  ///
+  /// *lost_after* is that of this driver, which has other hosts; the first
+  /// attempt records it.
   void expect_lost_hosts(std::chrono::milliseconds lost_after) noexcept;
 
   /// *host* is lost: attempts give up what may be left there of earlier ones.
@@ -226,6 +230,9 @@ private:
   }
   /// As in `ranks_lock`.
   std::string abandoned_hosts(std::chrono::milliseconds waited) const;
+  /// For `earlier_agents_patience_`.
+  static std::chrono::milliseconds
+  patience_of_agents(std::chrono::milliseconds lost_after) noexcept;
   expected<kept_result> store_end(run_status_kind status,
                                   std::optional<run_error> error);
   expected<void> start_sync() {
@@ -255,8 +262,9 @@ private:
   /// is gone, if their network is, and have ended their ranks. Unset: it had
   /// none.
   std::optional<std::chrono::milliseconds> earlier_agents_patience_;
-  bool was_interrupted_ = false; ///< Not changed after `open`.
-  error loss_;                   // why the run cannot continue
+  std::chrono::milliseconds lost_after_{0}; ///< Of this driver, as recorded.
+  bool was_interrupted_ = false;            ///< Not changed after `open`.
+  error loss_;                              // why the run cannot continue
   std::function<void(const error&)> lost_;
   std::function<void(const end_request&)> end_requested_;
   std::atomic<bool> is_lost_ = false; // `loss_` is set

@@ -193,6 +193,9 @@ expected<void> run_store::begin(last_attempt latest,
   checkpoints_.hold_from([this] { return held_from_.load(); });
   auto& state = checkpoints_.state();
   attempt_ = state.next_attempt;
+  if (state.lost_after_ms > 0)
+    earlier_agents_patience_ =
+      patience_of_agents(std::chrono::milliseconds{state.lost_after_ms});
   failures_ = failures_of(state, latest);
   stop_reason_ = std::move(latest.stop_reason);
   was_interrupted_ =

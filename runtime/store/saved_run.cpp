@@ -111,6 +111,7 @@ void fields_of(Fields& f, saved_run& x) {
   f.added("rank_failures", x.failures.ranks);
   f.added("start_failures", x.failures.starts);
   f.added("stop_reason", x.stop_reason);
+  f.added("lost_after_ms", x.lost_after_ms);
   f("num_to_keep", x.retention.num_to_keep);
   f("score_attribute", x.retention.checkpoint_score_attribute);
   f("score_order", text_as([&] { return order_name(x.retention); },

@@ -39,6 +39,9 @@ struct saved_run {
   std::optional<run_error> error;
   failure_counts failures;
   std::string stop_reason; ///< Of a finished run that was ended.
+  /// `scaling_config::lost_after` of the driver of the latest attempt, in ms;
+  /// 0: it had no other hosts.
+  std::int64_t lost_after_ms = 0;
 };
 
 /// Version of the format; a reader refuses a later one. In the first one, all

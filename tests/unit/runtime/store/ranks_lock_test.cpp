@@ -121,6 +121,23 @@ TEST_F(ranks_lock_test, an_attempt_waits_for_the_processes_of_earlier_ones) {
   ASSERT_TRUE(second->await_ranks(std::chrono::seconds{60}));
 }
 
+// 15 s after it wanted to begin, and not after an hour.
+TEST_F(ranks_lock_test, a_driver_waits_as_long_as_agents_of_the_one_before) {
+  auto first = open().value();
+  first->expect_lost_hosts(std::chrono::seconds{4});
+  ASSERT_TRUE(first->begin_attempt());
+  joined_rank frozen{first->ticket().value()};
+  first.reset();
+  auto second = open().value();
+  second->expect_lost_hosts(std::chrono::hours{1});
+  EXPECT_EQ(load_run(run).value()->lost_after_ms, 4000);
+  auto begun = second->begin_attempt();
+  ASSERT_TRUE(begun) << begun.error().message;
+  EXPECT_TRUE(bytes_of(run / "journal.jsonl").find("ranks_abandoned")
+              != std::string::npos);
+  EXPECT_EQ(load_run(run).value()->lost_after_ms, 3'600'000);
+}
+
 // N6: a host that is frozen keeps its ranks and their locks. They, and what
 // starts there after its thaw, have no part in later attempts.
 TEST_F(ranks_lock_test, an_attempt_gives_up_the_ranks_of_lost_hosts) {

@@ -65,6 +65,9 @@ expected<void> find_hosts(run_request& x) {
     x.publishes_ticket = true;
   }
   if (scaling.agents > 0) {
+    // Other contradictions do not matter: nothing else decides.
+    if (!found)
+      TROUPE_TRY_VOID(expect_pmix(own_environment()));
     if (auto each = scaling.workers_per_host; each > 0) {
       auto hosts = scaling.agents + 1;
       auto fewest = scaling.min_hosts > 0 ? scaling.min_hosts : hosts;

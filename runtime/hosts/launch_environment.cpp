@@ -85,6 +85,14 @@ public:
     return on_this_host();
   }
 
+  expected<void> expect_pmix() const {
+    auto job = read_slurm_job(variables_);
+    auto rank = pmi_rank();
+    if (job && !*job && rank && *rank)
+      return refuse_pmi(**rank);
+    return {};
+  }
+
 private:
   std::optional<std::string_view> text_of(std::string_view name) const {
     return variables_.text_of(name);
@@ -411,6 +419,10 @@ expected<launch_environment>
 find_launch_environment(const environment_map& variables,
                         const launch_options& options) {
   return launch_finder{variables, options}.find();
+}
+
+expected<void> expect_pmix(const environment_map& variables) {
+  return launch_finder{variables, {}}.expect_pmix();
 }
 
 std::vector<std::string> own_host_names() {

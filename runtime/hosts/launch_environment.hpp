@@ -96,6 +96,11 @@ expected<launch_environment>
 find_launch_environment(const environment_map& variables,
                         const launch_options& options);
 
+/// Part of the above, for a driver whose agents come by themselves:
+/// `ec::invalid_config` if this is one of several processes that an mpiexec
+/// without PMIx has started. Each would be a driver of the same run.
+expected<void> expect_pmix(const environment_map& variables);
+
 /// Where a driver listens.
 struct driver_address {
   std::string host; ///< Its name or address, without brackets.

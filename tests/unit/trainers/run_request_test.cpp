@@ -1,9 +1,13 @@
 #include "troupe/trainers/run_request.hpp"
 
 #include <functional>
+#include <map>
+#include <string>
 
 #include <gmock/gmock.h>
 
+#include "tests/support/environment_guard.hpp"
+#include "troupe/trainers/launch.hpp"
 #include "troupe/trainers/train_context.hpp"
 
 namespace troupe::internal::test {
@@ -50,6 +54,27 @@ TEST(request_for_hosts_test, names_a_file_for_their_ticket) {
   EXPECT_THAT(ok.error().message, HasSubstr("agent_ticket"));
   request.run.agent_ticket = "ticket";
   EXPECT_TRUE(validate(request));
+}
+
+// Variables that contradict each other do not matter, if agents come by
+// themselves; but each of several processes would be a driver of the run.
+TEST(request_for_hosts_test, whose_agents_come_has_one_driver) {
+  run_request request;
+  request.scaling = {.num_workers = 2, .agents = 1};
+  const char* program[] = {"train"};
+  auto find = [&](const std::map<std::string, std::string>& variables) {
+    environment_guard guard{variables};
+    find_launch(1, program);
+    return find_hosts(request);
+  };
+  EXPECT_TRUE(find({{"SLURM_JOB_ID", "7"}}));
+  EXPECT_TRUE(find({{"PMI_RANK", "one"}, {"PMI_SIZE", "2"}}));
+  auto several = find({{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}});
+  find_launch(1, program);
+  ASSERT_FALSE(several);
+  EXPECT_EQ(several.error().code, ec::invalid_config);
+  EXPECT_THAT(several.error().message,
+              HasSubstr("rank 1 of 2 of an mpiexec without PMIx"));
 }
 
 TEST(request_for_hosts_test, further_hosts_need_a_file_for_their_ticket) {

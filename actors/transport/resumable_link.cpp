@@ -91,7 +91,9 @@ resumable_link::resumable_link(std::unique_ptr<byte_link> first,
                                std::shared_ptr<link_switch> next,
                                resume_options options)
   : lower_(std::move(first)), next_(std::move(next)),
-    options_(std::move(options)) {}
+    options_(std::move(options)) {
+  reserve_timer();
+}
 
 resumable_link::~resumable_link() {
   next_->serve({});
@@ -283,6 +285,12 @@ void resumable_link::close_lower() noexcept {
   records_sent_ = 0;
 }
 
+void resumable_link::reserve_timer() noexcept {
+  if (!next_timer_)
+    next_timer_.reset(
+      ::timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
+}
+
 bool resumable_link::start_timer(std::chrono::milliseconds limit) {
   limit = std::max(limit, 1ms);
   timer_end_ = options_.now() + limit;
@@ -314,7 +322,8 @@ bool resumable_link::wait_for_next() {
   if (is_over_)
     return false;
   close_lower();
-  timer_.reset(::timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
+  reserve_timer(); // If there was no descriptor for one before.
+  timer_ = std::move(next_timer_);
   timer_number_ = timer_.get();
   is_over_ = !timer_ || !start_timer(patience_left());
   if (!is_over_ && options_.on_break)
@@ -331,6 +340,7 @@ bool resumable_link::resume(std::unique_ptr<byte_link> next) {
   last_received_ = options_.now();
   is_agreed_ = false;
   append_record(0);
+  reserve_timer();
   return true;
 }
 

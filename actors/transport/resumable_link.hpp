@@ -112,6 +112,7 @@ private:
   using clock = std::chrono::steady_clock;
 
   void close_lower() noexcept;
+  void reserve_timer() noexcept;
   bool start_timer(std::chrono::milliseconds limit);
   std::chrono::milliseconds patience_left() const;
   bool is_patience_over();
@@ -128,6 +129,7 @@ private:
   resume_options options_;
   unique_fd timer_;
   int timer_number_ = -1;
+  unique_fd next_timer_; ///< For a break while no descriptor is left.
   clock::time_point timer_end_{};
   clock::time_point last_received_ = options_.now();
   bool is_over_ = false;

@@ -12,6 +12,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/few_descriptors.hpp"
+
 namespace troupe::internal::test {
 namespace {
 
@@ -145,6 +147,20 @@ TEST_F(resumable_link_test, waits_for_the_next_connection_as_long_as_it_may) {
   EXPECT_FALSE(impatient.link.wait_for_next());
   EXPECT_FALSE(
     impatient.link.resume(std::make_unique<socket_link>(ends().first)));
+}
+
+TEST_F(resumable_link_test, waits_also_while_there_is_no_descriptor_left) {
+  for (int round = 0; round < 2; ++round) {
+    auto [own, other] = ends();
+    ASSERT_TRUE(first.resume(std::move(own)));
+    const unique_fd in_event_loop{first.link.release_socket()};
+    few_descriptors none;
+    first.lower->is_broken = true;
+    first.move();
+    EXPECT_TRUE(first.link.is_broken());
+    EXPECT_EQ(first.breaks, round + 1);
+    EXPECT_EQ(first.link.receive(std::span<std::byte>{}), std::size_t{0});
+  }
 }
 
 /// How long a link waits whose connection breaks *silent* after its last byte;

@@ -11,8 +11,8 @@ namespace {
 std::shared_ptr<const callback_actor>
 local_callback(user_callback_actor actor, std::string name, bool observes) {
   auto home = actor ? &actor.home_system() : nullptr;
-  auto find = [actor = std::move(actor), home](
-                caf::actor_system& system) -> expected<user_callback_actor> {
+  auto find = [actor = std::move(actor), home, observes](
+                caf::actor_system& system) -> expected<callback_actor::callee> {
     if (!actor)
       return failure(ec::invalid_config, "the handle names no actor");
     if (home != &system)
@@ -21,10 +21,10 @@ local_callback(user_callback_actor actor, std::string name, bool observes) {
         "it belongs to another actor system than the run; start the "
         "run in that system, or publish the actor and name its "
         "socket by callback_at");
-    return actor;
+    return callback_actor::callee{actor, observes};
   };
   return std::make_shared<callback_actor>(std::move(name), std::move(find),
-                                          home, observes);
+                                          home);
 }
 
 } // namespace
@@ -41,8 +41,16 @@ std::shared_ptr<const callback_actor> as_callback(run_observer_actor actor,
 
 std::shared_ptr<const callback_actor> callback_at(fs::path socket,
                                                   std::string name) {
-  auto find = [socket = std::move(socket)](caf::actor_system& system) {
-    return connect<user_callback_actor>(system, socket);
+  auto find = [socket = std::move(socket)](
+                caf::actor_system& system) -> expected<callback_actor::callee> {
+    TROUPE_TRY(auto found,
+               connect_actor(system,
+                             system.message_types<user_callback_actor>(),
+                             socket, connect_timeout));
+    auto observes = system.assignable(
+      found.interface, system.message_types<run_observer_actor>());
+    return callback_actor::callee{
+      handle_of<user_callback_actor>(std::move(found)), observes};
   };
   return std::make_shared<callback_actor>(std::move(name), std::move(find),
                                           nullptr);

@@ -17,33 +17,32 @@ namespace troupe {
 /// `run_config::callback_actors`.
 class callback_actor {
 public:
-  using finder =
-    std::function<expected<user_callback_actor>(caf::actor_system&)>;
+  /// The actor, as a run calls it.
+  struct callee {
+    user_callback_actor actor;
+    bool observes = false; ///< It is a `run_observer_actor`.
+  };
 
-  callback_actor(std::string name, finder find, caf::actor_system* home,
-                 bool observes = false)
-    : name_(std::move(name)), find_(std::move(find)), home_(home),
-      observes_(observes) {}
+  using finder = std::function<expected<callee>(caf::actor_system&)>;
+
+  callback_actor(std::string name, finder find, caf::actor_system* home)
+    : name_(std::move(name)), find_(std::move(find)), home_(home) {}
 
   /// Its name in errors and `run_status::callbacks`.
   const std::string& name() const noexcept { return name_; }
 
   /// The actor, for a run in *system*. May wait for a connection.
-  expected<user_callback_actor> find(caf::actor_system& system) const {
+  expected<callee> find(caf::actor_system& system) const {
     return find_(system);
   }
 
   /// The only actor system whose runs can use it; nullptr: any.
   caf::actor_system* home() const noexcept { return home_; }
 
-  /// Whether it is a `run_observer_actor`.
-  bool observes() const noexcept { return observes_; }
-
 private:
   std::string name_;
   finder find_;
   caf::actor_system* home_;
-  bool observes_;
 };
 
 /// *actor*, which is in the actor system of the run or connected to it by any
@@ -57,7 +56,8 @@ std::shared_ptr<const callback_actor>
 as_callback(run_observer_actor actor, std::string name = "callback actor");
 
 /// The actor that a process of this user has published at *socket* (see
-/// `publish`); the run connects to it when it starts.
+/// `publish`); the run connects to it when it starts. A `run_observer_actor`
+/// there sees states of the run and of its ranks, too.
 std::shared_ptr<const callback_actor>
 callback_at(fs::path socket, std::string name = "callback actor");
 

@@ -83,12 +83,12 @@ expected<std::vector<named_callback_actor>>
 find_actors(const run_config& config, caf::actor_system& system) {
   std::vector<named_callback_actor> result;
   for (auto& x : config.callback_actors) {
-    auto actor = x->find(system);
-    if (!actor)
-      return failure(actor.error().code,
+    auto found = x->find(system);
+    if (!found)
+      return failure(found.error().code,
                      concat("callback actor ", result.size() + 1, " (",
-                            x->name(), "): ", actor.error().message));
-    result.push_back({x->name(), std::move(*actor), x->observes()});
+                            x->name(), "): ", found.error().message));
+    result.push_back({x->name(), std::move(found->actor), found->observes});
   }
   return result;
 }

@@ -11,9 +11,7 @@
 #include "troupe/actors/transport/unix_endpoint.hpp"
 #include "troupe/runtime/text.hpp"
 
-namespace troupe {
-
-using namespace internal;
+namespace troupe::internal {
 
 namespace {
 
@@ -30,7 +28,7 @@ error explain(const caf::error& reason, const std::string& where,
 }
 
 /// Asks the other side of *link* for its actor; errors call the link *where*.
-expected<caf::strong_actor_ptr>
+expected<remote_actor>
 greet(caf::actor_system& system, const std::set<std::string>& interface,
       std::unique_ptr<byte_link> link, const std::string& where,
       std::chrono::milliseconds timeout, ec closed = ec::protocol) {
@@ -38,15 +36,15 @@ greet(caf::actor_system& system, const std::set<std::string>& interface,
     static_cast<framed_scribe::multiplexer&>(system.middleman().backend());
   caf::io::scribe_ptr scribe = caf::make_counted<framed_scribe>(
     loop, std::move(link), frame_guard::side::client, refusal_handler{});
-  expected<caf::strong_actor_ptr> result;
+  expected<remote_actor> result;
   caf::scoped_actor self{system, true};
   request(self, broker_of(system), timeout, caf::connect_atom_v, scribe,
           std::uint16_t{0})
     .receive(
       [&](const caf::node_id&, caf::strong_actor_ptr& actor,
-          const std::set<std::string>& found) {
+          std::set<std::string>& found) {
         if (actor && system.assignable(found, interface))
-          result = std::move(actor);
+          result = remote_actor{std::move(actor), std::move(found)};
         else
           result =
             failure(ec::protocol, "the actor at " + where
@@ -65,9 +63,10 @@ greet(caf::actor_system& system, const std::set<std::string>& interface,
 
 } // namespace
 
-expected<caf::strong_actor_ptr>
-connect_actor(caf::actor_system& system, std::set<std::string> interface,
-              const fs::path& path, std::chrono::milliseconds timeout) {
+expected<remote_actor> connect_actor(caf::actor_system& system,
+                                     std::set<std::string> interface,
+                                     const fs::path& path,
+                                     std::chrono::milliseconds timeout) {
   auto socket = connect_to(path, timeout);
   if (!socket)
     return tl::unexpected{std::move(socket.error())};
@@ -76,20 +75,21 @@ connect_actor(caf::actor_system& system, std::set<std::string> interface,
                "the socket " + path.string(), timeout);
 }
 
-expected<caf::strong_actor_ptr>
-connect_actor(caf::actor_system& system, std::set<std::string> interface,
-              unique_fd socket, std::chrono::milliseconds timeout) {
+expected<remote_actor> connect_actor(caf::actor_system& system,
+                                     std::set<std::string> interface,
+                                     unique_fd socket,
+                                     std::chrono::milliseconds timeout) {
   return greet(system, interface,
                std::make_unique<socket_link>(std::move(socket)),
                "the other end of a private endpoint", timeout);
 }
 
-expected<caf::strong_actor_ptr>
-connect_actor(caf::actor_system& system, std::set<std::string> interface,
-              std::unique_ptr<byte_link> link,
-              std::chrono::milliseconds timeout) {
+expected<remote_actor> connect_actor(caf::actor_system& system,
+                                     std::set<std::string> interface,
+                                     std::unique_ptr<byte_link> link,
+                                     std::chrono::milliseconds timeout) {
   return greet(system, interface, std::move(link),
                "the other end of a connection", timeout, ec::stopped);
 }
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -24,17 +24,35 @@ class byte_link;
 /// a millisecond; a stopped or overloaded one does not.
 constexpr auto connect_timeout = std::chrono::seconds{10};
 
+namespace internal {
+
+/// An actor of another process.
+struct remote_actor {
+  caf::strong_actor_ptr actor;
+  /// What it takes; may be more than the caller expects.
+  std::set<std::string> interface;
+};
+
 /// The untyped parts of `connect`: *interface* is what the caller expects.
-expected<caf::strong_actor_ptr>
-connect_actor(caf::actor_system& system, std::set<std::string> interface,
-              const fs::path& path, std::chrono::milliseconds timeout);
-expected<caf::strong_actor_ptr>
-connect_actor(caf::actor_system& system, std::set<std::string> interface,
-              internal::unique_fd socket, std::chrono::milliseconds timeout);
-expected<caf::strong_actor_ptr>
-connect_actor(caf::actor_system& system, std::set<std::string> interface,
-              std::unique_ptr<internal::byte_link> link,
-              std::chrono::milliseconds timeout);
+expected<remote_actor> connect_actor(caf::actor_system& system,
+                                     std::set<std::string> interface,
+                                     const fs::path& path,
+                                     std::chrono::milliseconds timeout);
+expected<remote_actor> connect_actor(caf::actor_system& system,
+                                     std::set<std::string> interface,
+                                     unique_fd socket,
+                                     std::chrono::milliseconds timeout);
+expected<remote_actor> connect_actor(caf::actor_system& system,
+                                     std::set<std::string> interface,
+                                     std::unique_ptr<byte_link> link,
+                                     std::chrono::milliseconds timeout);
+
+template <class Handle>
+Handle handle_of(remote_actor x) {
+  return caf::actor_cast<Handle>(std::move(x.actor));
+}
+
+} // namespace internal
 
 /// The actor that was published at the socket *path*, by a process of the same
 /// user. Blocks; not for use inside an actor.
@@ -45,10 +63,9 @@ connect_actor(caf::actor_system& system, std::set<std::string> interface,
 template <class Handle>
 expected<Handle> connect(caf::actor_system& system, const fs::path& path,
                          std::chrono::milliseconds timeout = connect_timeout) {
-  return connect_actor(system, system.message_types<Handle>(), path, timeout)
-    .map([](caf::strong_actor_ptr x) {
-      return caf::actor_cast<Handle>(std::move(x));
-    });
+  return internal::connect_actor(system, system.message_types<Handle>(), path,
+                                 timeout)
+    .map(internal::handle_of<Handle>);
 }
 
 /// The actor at the other end of *socket*, which came through its
@@ -56,11 +73,9 @@ expected<Handle> connect(caf::actor_system& system, const fs::path& path,
 template <class Handle>
 expected<Handle> connect(caf::actor_system& system, internal::unique_fd socket,
                          std::chrono::milliseconds timeout = connect_timeout) {
-  return connect_actor(system, system.message_types<Handle>(),
-                       std::move(socket), timeout)
-    .map([](caf::strong_actor_ptr x) {
-      return caf::actor_cast<Handle>(std::move(x));
-    });
+  return internal::connect_actor(system, system.message_types<Handle>(),
+                                 std::move(socket), timeout)
+    .map(internal::handle_of<Handle>);
 }
 
 /// The actor at the other side of *link*, where it was added to the actor's
@@ -70,11 +85,9 @@ template <class Handle>
 expected<Handle> connect(caf::actor_system& system,
                          std::unique_ptr<internal::byte_link> link,
                          std::chrono::milliseconds timeout = connect_timeout) {
-  return connect_actor(system, system.message_types<Handle>(), std::move(link),
-                       timeout)
-    .map([](caf::strong_actor_ptr x) {
-      return caf::actor_cast<Handle>(std::move(x));
-    });
+  return internal::connect_actor(system, system.message_types<Handle>(),
+                                 std::move(link), timeout)
+    .map(internal::handle_of<Handle>);
 }
 
 } // namespace troupe

@@ -85,6 +85,32 @@ TEST_F(callback_actor_test, another_process_receives_every_report_in_order) {
   EXPECT_EQ(lines_of(file), expected);
 }
 
+// As one of this process does.
+TEST_F(callback_actor_test, another_process_sees_the_group_start_and_end) {
+  listener peer{socket, file.string(), "observe"};
+  ASSERT_TRUE(peer.is_ready());
+  register_messages();
+  system_config settings;
+  caf::actor_system system{settings};
+  auto here = storage_ / "seen";
+  auto given = options();
+  given.run.callback_actors = {as_callback(system.spawn<caf::detached>(
+                                 observer, here.string(), run_control_actor{})),
+                               callback_at(socket, "listener")};
+  given.run.failure.max_failures = 1;
+  auto outcome =
+    run({.action = "throw", .rank = 1, .step = 2, .steps = 4}, given);
+  ASSERT_FALSE(outcome.error) << outcome.error->message;
+  EXPECT_EQ(peer.wait(), 0);
+  auto heard = lines_of(file);
+  EXPECT_EQ(heard, lines_of(here));
+  for (auto line : {"state running", "group_started 0", "state restarting",
+                    "group_started 1", "state finished"})
+    EXPECT_THAT(heard, testing::Contains(line));
+  EXPECT_THAT(heard, testing::Contains(testing::StartsWith("group_ended 0 ")));
+  EXPECT_THAT(heard, testing::Contains("group_ended 1 none"));
+}
+
 TEST_F(callback_actor_test, one_whose_process_dies_is_noted_once) {
   listener peer{socket, file.string(), "die"};
   ASSERT_TRUE(peer.is_ready());

@@ -53,8 +53,39 @@ line_writer(user_callback_actor::pointer self, const std::string& file,
   };
 }
 
-/// Follows the run, and ends it with the fifth report that it gets.
-run_observer_actor::behavior_type follower(run_observer_actor::pointer self,
+/// Publishes *actor* until it has ended.
+template <class Handle>
+int serve(caf::actor_system& system, Handle actor, const std::string& socket) {
+  auto endpoint = publish(system, actor, socket);
+  if (!endpoint || write(STDOUT_FILENO, "r", 1) != 1)
+    return 1;
+  actor = nullptr;
+  system.await_all_actors_done();
+  return 0;
+}
+
+int follow(caf::actor_system& system, const std::string& socket,
+           const std::string& file) {
+  auto run = connect<run_control_actor>(system, socket);
+  if (!run)
+    return 1;
+  auto actor = system.spawn<caf::detached>(observer, file, *run);
+  caf::scoped_actor self{system};
+  auto follows = false;
+  request(self, *run, std::chrono::seconds{10}, follow_run{}, actor)
+    .receive([&](const run_status& x) { follows = x.world_size == 2; },
+             [](const caf::error&) {});
+  run = run_control_actor{};
+  actor = nullptr;
+  if (!follows || write(STDOUT_FILENO, "r", 1) != 1)
+    return 1;
+  self->await_all_other_actors_done();
+  return 0;
+}
+
+} // namespace
+
+run_observer_actor::behavior_type observer(run_observer_actor::pointer self,
                                            const std::string& file,
                                            const run_control_actor& run) {
   auto write = [file](const std::string& line) {
@@ -68,7 +99,7 @@ run_observer_actor::behavior_type follower(run_observer_actor::pointer self,
                    + std::to_string(x.run.world_size));
     },
     [=](const after_report&) {
-      if (--*left == 0)
+      if (run && --*left == 0)
         send(self, run, complete_run{"another process has seen enough"});
       return callback_done{};
     },
@@ -90,27 +121,6 @@ run_observer_actor::behavior_type follower(run_observer_actor::pointer self,
   };
 }
 
-int follow(caf::actor_system& system, const std::string& socket,
-           const std::string& file) {
-  auto run = connect<run_control_actor>(system, socket);
-  if (!run)
-    return 1;
-  auto actor = system.spawn<caf::detached>(follower, file, *run);
-  caf::scoped_actor self{system};
-  auto follows = false;
-  request(self, *run, std::chrono::seconds{10}, follow_run{}, actor)
-    .receive([&](const run_status& x) { follows = x.world_size == 2; },
-             [](const caf::error&) {});
-  run = run_control_actor{};
-  actor = nullptr;
-  if (!follows || write(STDOUT_FILENO, "r", 1) != 1)
-    return 1;
-  self->await_all_other_actors_done();
-  return 0;
-}
-
-} // namespace
-
 int be_listener(const std::string& socket, const std::string& file,
                 const std::string& deed) {
   register_messages();
@@ -118,13 +128,13 @@ int be_listener(const std::string& socket, const std::string& file,
   caf::actor_system system{config};
   if (deed == "follow")
     return follow(system, socket, file);
-  auto actor = system.spawn<caf::detached>(line_writer, file, deed == "die");
-  auto endpoint = publish(system, actor, socket);
-  if (!endpoint || write(STDOUT_FILENO, "r", 1) != 1)
-    return 1;
-  actor = nullptr;
-  system.await_all_actors_done();
-  return 0;
+  if (deed == "observe")
+    return serve(
+      system, system.spawn<caf::detached>(observer, file, run_control_actor{}),
+      socket);
+  return serve(system,
+               system.spawn<caf::detached>(line_writer, file, deed == "die"),
+               socket);
 }
 
 listener::listener(std::string socket, std::string file, std::string deed) {

@@ -4,11 +4,19 @@
 
 #include <string>
 
+#include <troupe/actors.hpp>
+
 namespace troupe::internal::test {
 
+/// Writes a line into *file* for each event but reports and failures. Ends
+/// *run*, if it is valid, with the fifth report that it gets.
+run_observer_actor::behavior_type observer(run_observer_actor::pointer self,
+                                           const std::string& file,
+                                           const run_control_actor& run);
+
 /// A process of its own, no child of a run, that publishes a callback actor at
-/// *socket* and writes a line per event into *file*. On request, it ends at
-/// once at a report: *deed* is "die".
+/// *socket* and writes a line per event into *file*. By its *deed* the actor is
+/// an `observer` ("observe"), or ends the process at a report ("die").
 class listener {
 public:
   listener(std::string socket, std::string file, std::string deed = "listen");

@@ -41,34 +41,6 @@ std::size_t most_bytes_of(const after_report& x) {
          + values * overhead + (x.checkpoint ? x.checkpoint->size() : 0);
 }
 
-callback_done done(callback_outcome x) {
-  callback_done answer{
-    std::chrono::duration<double>(x.spent).count(), x.abort, {}, {}, {}, {}};
-  for (auto& error : x.errors)
-    answer.failures.push_back(std::move(error));
-  answer.times = std::move(x.times);
-  return answer;
-}
-
-callback_turns::outcome outcome_of(callback_done x) {
-  return {x.seconds,
-          x.abort,
-          std::move(x.failures),
-          std::move(x.times),
-          std::move(x.skipped),
-          std::move(x.orders)};
-}
-
-callback_done done(callback_turns::outcome x) {
-  return {x.seconds,
-          x.abort,
-          std::move(x.failures),
-          std::move(x.times),
-          std::move(x.skipped),
-          {},
-          std::move(x.orders)};
-}
-
 } // namespace
 
 // -- callbacks that are classes
@@ -81,7 +53,7 @@ callback_runner(run_observer_actor::stateful_pointer<run_context> self,
     [&run, args](const before_run& x) {
       run = x.run;
       run.control = args.control;
-      return done(args.callbacks->before_run(run));
+      return args.callbacks->before_run(run);
     },
     [&run, args](const after_report& x) {
       run.attempt = x.attempt;
@@ -90,27 +62,27 @@ callback_runner(run_observer_actor::stateful_pointer<run_context> self,
       std::optional<checkpoint> data;
       if (x.checkpoint)
         data = checkpoint::from_directory(*x.checkpoint);
-      return done(args.callbacks->after_report(run, x.values, data));
+      return args.callbacks->after_report(run, x.values, data);
     },
     [&run, args](const after_exception& x) {
       run.attempt = x.attempt;
-      return done(args.callbacks->after_exception(run, x.ranks));
+      return args.callbacks->after_exception(run, x.ranks);
     },
     [&run, args](const after_run& x) {
-      return done(args.callbacks->after_run(run, x.outcome));
+      return args.callbacks->after_run(run, x.outcome);
     },
     [&run, args](const state_changed& x) {
       run.attempt = x.attempt;
-      return done(args.callbacks->after_state_change(run, x.from, x.to));
+      return args.callbacks->after_state_change(run, x.from, x.to);
     },
     [&run, args](const group_started& x) {
       run.attempt = x.attempt;
       run.world_size = x.world_size;
-      return done(args.callbacks->after_group_start(run));
+      return args.callbacks->after_group_start(run);
     },
     [&run, args](const group_ended& x) {
       run.attempt = x.attempt;
-      return done(args.callbacks->after_group_end(run, x.reason));
+      return args.callbacks->after_group_end(run, x.reason);
     },
   };
 }
@@ -172,7 +144,7 @@ void callback_chain_state::call_next() {
         return;
       continue;
     }
-    rounds.front().promise.deliver(done(turns.take_outcome()));
+    rounds.front().promise.deliver(turns.take_outcome());
     rounds.pop_front();
     if (!rounds.empty())
       begin();
@@ -198,16 +170,15 @@ void callback_chain_state::call_classes(std::uint64_t turn) {
   auto take = [this, turn](callback_done x) {
     if (!turns.awaits(turn))
       return;
-    turns.classes_answered(outcome_of(std::move(x)));
+    turns.classes_answered(std::move(x));
     end_turn();
   };
   auto send = [&, last = args.actors.empty()](auto& message) {
     auto copy = last ? std::move(message) : message;
     request(self, args.classes, caf::infinite, std::move(copy))
-      .then([take](callback_done& x) { take(std::move(x)); },
-            [take](caf::error& reason) {
-              take({0, false, {from_caf(reason)}, {}, {}, {}});
-            });
+      .then(
+        [take](callback_done& x) { take(std::move(x)); },
+        [take](caf::error& reason) { take({.failures = {from_caf(reason)}}); });
   };
   std::visit(send, rounds.front().what);
 }
@@ -221,7 +192,7 @@ void callback_chain_state::call_actor(std::uint64_t turn,
       .then(
         [this, turn](callback_done& x) {
           if (turns.awaits(turn))
-            answered(std::move(x.failures), std::move(x.order));
+            answered(std::move(x));
         },
         [this, turn, position](caf::error& reason) {
           if (turns.awaits(turn))
@@ -242,9 +213,8 @@ std::string callback_chain_state::too_large_for(std::size_t position) const {
                 args.longest_message);
 }
 
-void callback_chain_state::answered(std::vector<error> failures,
-                                    std::optional<run_order> order) {
-  turns.answered(std::move(failures), std::move(order), now());
+void callback_chain_state::answered(callback_done x) {
+  turns.answered(std::move(x), now());
   end_turn();
 }
 
@@ -253,7 +223,7 @@ void callback_chain_state::refused(std::size_t position,
   if (reason == caf::sec::request_receiver_down)
     lose(position, {});
   else
-    answered({{ec::callback_failed, text_of(reason)}}, std::nullopt);
+    answered({.failures = {{ec::callback_failed, text_of(reason)}}});
 }
 
 void callback_chain_state::lose(std::size_t position,

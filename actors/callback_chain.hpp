@@ -110,7 +110,7 @@ struct callback_chain_state {
   /// Why the current event cannot be sent to the actor at *position*; its
   /// connection would not survive that. Empty: it can.
   std::string too_large_for(std::size_t position) const;
-  void answered(std::vector<error> failures, std::optional<run_order> order);
+  void answered(callback_done x);
   void refused(std::size_t position, const caf::error& reason);
   void lose(std::size_t position, const caf::error& reason);
   void end_turn();

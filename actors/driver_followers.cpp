@@ -79,8 +79,8 @@ void driver_state::tell(follower& x, const callback_event& what) {
     request(self, x.actor, limit, message)
       .then(
         [this, answered](const callback_done& done) {
-          if (done.order)
-            carry_out(*done.order);
+          for (auto& order : done.orders)
+            carry_out(order);
           answered();
         },
         [answered](caf::error&) { answered(); });

@@ -185,8 +185,6 @@ void driver_state::note_answer(const callback_done& x) {
   add_times(shown.callbacks, x.times);
   for (auto& failure : x.failures)
     note_callback_failure(failure.message);
-  if (x.order)
-    carry_out(*x.order);
   for (auto& order : x.orders)
     carry_out(order);
   if (x.abort && !ending.has_begun())

@@ -50,11 +50,11 @@ callback_list::callback_list(
       callbacks_.push_back({x, name_of(*x)});
 }
 
-callback_outcome callback_list::before_run(const run_context& run) {
+callback_done callback_list::before_run(const run_context& run) {
   return round("before_run", [&](user_callback& x) { x.before_run(run); });
 }
 
-callback_outcome
+callback_done
 callback_list::after_report(const run_context& run,
                             const std::vector<metrics>& values,
                             const std::optional<checkpoint>& data) {
@@ -62,41 +62,40 @@ callback_list::after_report(const run_context& run,
                [&](user_callback& x) { x.after_report(run, values, data); });
 }
 
-callback_outcome
+callback_done
 callback_list::after_exception(const run_context& run,
                                const std::map<int, rank_failure>& failures) {
   return round("after_exception",
                [&](user_callback& x) { x.after_exception(run, failures); });
 }
 
-callback_outcome callback_list::after_state_change(const run_context& run,
-                                                   run_state from,
-                                                   run_state to) {
+callback_done callback_list::after_state_change(const run_context& run,
+                                                run_state from, run_state to) {
   return round("after_state_change",
                [&](user_callback& x) { x.after_state_change(run, from, to); });
 }
 
-callback_outcome callback_list::after_group_start(const run_context& run) {
+callback_done callback_list::after_group_start(const run_context& run) {
   return round("after_group_start",
                [&](user_callback& x) { x.after_group_start(run); });
 }
 
-callback_outcome callback_list::after_group_end(const run_context& run,
-                                                const error& reason) {
+callback_done callback_list::after_group_end(const run_context& run,
+                                             const error& reason) {
   return round("after_group_end",
                [&](user_callback& x) { x.after_group_end(run, reason); });
 }
 
-callback_outcome callback_list::after_run(const run_context& run,
-                                          const result& outcome) {
+callback_done callback_list::after_run(const run_context& run,
+                                       const result& outcome) {
   return round("after_run",
                [&](user_callback& x) { x.after_run(run, outcome); });
 }
 
-callback_outcome
+callback_done
 callback_list::round(std::string_view hook,
                      const std::function<void(user_callback&)>& call) {
-  callback_outcome result;
+  callback_done result;
   auto begin = now_();
   auto last = begin;
   for (std::size_t i = 0; i < callbacks_.size(); ++i) {
@@ -120,7 +119,7 @@ callback_list::round(std::string_view hook,
     if (::getpid() != process)
       leave_if_forked(process, concat(hook, " of ", who), failure);
     if (failure) {
-      result.errors.push_back(std::move(failure));
+      result.failures.push_back(std::move(failure));
       result.abort = policy_ == callback_errors::abort;
     }
     auto now = now_();
@@ -129,7 +128,7 @@ callback_list::round(std::string_view hook,
     last = now;
   }
   watch_->set({}, hook);
-  result.spent = last - begin;
+  result.seconds = std::chrono::duration<double>(last - begin).count();
   return result;
 }
 

@@ -13,22 +13,9 @@
 #include "troupe/callbacks/user_callback.hpp"
 #include "troupe/runtime/config/run_config.hpp"
 #include "troupe/runtime/error.hpp"
-#include "troupe/runtime/values/run_status.hpp"
+#include "troupe/runtime/values/callback_done.hpp"
 
 namespace troupe::internal {
-
-/// The result of a round of callbacks.
-struct callback_outcome {
-  /// One `ec::callback_failed` per callback that threw, in order. It names the
-  /// callback's position and hook.
-  std::vector<error> errors;
-  /// Whether the run must end because of it.
-  bool abort = false;
-  /// The time of each callback, in order.
-  std::vector<callback_time> times;
-  /// The time of the round.
-  std::chrono::nanoseconds spent{0};
-};
 
 /// The callback that is running, for observers on other threads.
 class callback_watch {
@@ -66,23 +53,23 @@ public:
     return watch_;
   }
 
-  callback_outcome before_run(const run_context& run);
-  callback_outcome after_report(const run_context& run,
-                                const std::vector<metrics>& values,
-                                const std::optional<checkpoint>& data);
-  callback_outcome after_exception(const run_context& run,
-                                   const std::map<int, rank_failure>& failures);
-  callback_outcome after_state_change(const run_context& run, run_state from,
-                                      run_state to);
-  callback_outcome after_group_start(const run_context& run);
-  callback_outcome after_group_end(const run_context& run, const error& reason);
-  callback_outcome after_run(const run_context& run, const result& outcome);
+  callback_done before_run(const run_context& run);
+  callback_done after_report(const run_context& run,
+                             const std::vector<metrics>& values,
+                             const std::optional<checkpoint>& data);
+  callback_done after_exception(const run_context& run,
+                                const std::map<int, rank_failure>& failures);
+  callback_done after_state_change(const run_context& run, run_state from,
+                                   run_state to);
+  callback_done after_group_start(const run_context& run);
+  callback_done after_group_end(const run_context& run, const error& reason);
+  callback_done after_run(const run_context& run, const result& outcome);
 
   bool empty() const noexcept { return callbacks_.empty(); }
 
 private:
-  callback_outcome round(std::string_view hook,
-                         const std::function<void(user_callback&)>& call);
+  callback_done round(std::string_view hook,
+                      const std::function<void(user_callback&)>& call);
 
   struct entry {
     std::shared_ptr<user_callback> callback;

@@ -13,8 +13,8 @@
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/metrics/metrics.hpp"
 #include "troupe/runtime/store/result.hpp"
+#include "troupe/runtime/values/callback_done.hpp"
 #include "troupe/runtime/values/run_context.hpp"
-#include "troupe/runtime/values/run_control.hpp"
 #include "troupe/runtime/values/run_error.hpp"
 #include "troupe/runtime/values/run_status.hpp"
 
@@ -97,24 +97,6 @@ struct after_run {
 };
 
 TROUPE_INSPECT(after_run, outcome)
-
-/// A callback message was handled. The user's actors fill in only `failures`,
-/// for which the config decides what they do, and `order`; the time is how long
-/// the run waited for the answer.
-struct callback_done {
-  double seconds = 0; ///< Time in the callbacks.
-  bool abort = false; ///< Whether the run is to end for `failures`.
-  std::vector<error> failures;
-  std::vector<callback_time> times; ///< One entry per callback, in order.
-  /// Callbacks without which the run continues: they were not called.
-  std::vector<std::string> skipped;
-  std::optional<run_order> order; ///< What the run is to do now.
-  /// Of several actors in one answer: what each ordered, one after the other.
-  std::vector<run_order> orders = {};
-};
-
-TROUPE_INSPECT(callback_done, seconds, abort, failures, times, skipped, order,
-               orders)
 
 /// The USER CALLBACK actor: hands events to the user's callbacks, in order.
 using user_callback_actor = caf::typed_actor<

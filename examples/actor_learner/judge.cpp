@@ -29,7 +29,7 @@ troupe::callback_done look_at(judge_state& state,
   char reason[80];
   std::snprintf(reason, sizeof reason, "mean reward %.1f of %d episodes",
                 reward, many);
-  return {.order = troupe::run_order{troupe::complete_run{reason}}};
+  return {.orders = {{troupe::complete_run{reason}}}};
 }
 
 } // namespace

@@ -1,5 +1,8 @@
 #include "troupe/runtime/run/callback_turns.hpp"
 
+#include <algorithm>
+#include <iterator>
+
 #include "troupe/runtime/process/secrets.hpp"
 #include "troupe/runtime/text.hpp"
 
@@ -45,21 +48,18 @@ callback_turns::turn callback_turns::open(std::optional<std::size_t> whom,
   return *open_;
 }
 
-void callback_turns::classes_answered(outcome x) {
+void callback_turns::classes_answered(callback_done x) {
   open_.reset();
   outcome_ = std::move(x);
 }
 
-void callback_turns::answered(std::vector<error> failures,
-                              std::optional<run_order> order, time_point now) {
-  auto& x = actors_[next_actor_];
-  x.refused = !failures.empty();
-  if (order)
-    outcome_.orders.push_back(std::move(*order));
-  for (auto& failure : failures)
+void callback_turns::answered(callback_done x, time_point now) {
+  actors_[next_actor_].refused = !x.failures.empty();
+  std::ranges::move(x.orders, std::back_inserter(outcome_.orders));
+  for (auto& failure : x.failures)
     failure = {ec::callback_failed, concat(name_of(next_actor_), " failed in ",
                                            event_.hook, ": ", failure.message)};
-  close(std::move(failures), now);
+  close(std::move(x.failures), now);
 }
 
 void callback_turns::not_called(const std::string& why, time_point now) {

@@ -10,8 +10,7 @@
 #include <vector>
 
 #include "troupe/runtime/error.hpp"
-#include "troupe/runtime/values/run_control.hpp"
-#include "troupe/runtime/values/run_status.hpp"
+#include "troupe/runtime/values/callback_done.hpp"
 
 namespace troupe::internal {
 
@@ -53,18 +52,6 @@ public:
     std::optional<std::size_t> actor; ///< By position; unset: the classes.
   };
 
-  /// What an event led to.
-  struct outcome {
-    double seconds = 0; ///< Time in the callbacks.
-    bool abort = false; ///< Whether the run is to end for `failures`.
-    std::vector<error> failures;
-    std::vector<callback_time> times; ///< One entry per callback, in order.
-    /// Those without which the run continues: they were not called, or did not
-    /// return.
-    std::vector<std::string> skipped;
-    std::vector<run_order> orders;
-  };
-
   /// The class that is being called, for messages. Empty: it is not known.
   struct running_class {
     std::string who;  ///< "callback 2 (name)"
@@ -88,9 +75,8 @@ public:
 
   // -- the ends of the open turn
 
-  void classes_answered(outcome x);
-  void answered(std::vector<error> failures, std::optional<run_order> order,
-                time_point now);
+  void classes_answered(callback_done x);
+  void answered(callback_done x, time_point now);
 
   /// The event was not sent, because it *why* ("takes 20 bytes, and ...").
   void not_called(const std::string& why, time_point now);
@@ -108,7 +94,7 @@ public:
   std::string current(const running_class& x) const;
 
   /// Ends the event.
-  outcome take_outcome() { return std::exchange(outcome_, {}); }
+  callback_done take_outcome() { return std::exchange(outcome_, {}); }
 
 private:
   struct actor_state {
@@ -130,7 +116,7 @@ private:
   bool aborts_ = false;
   std::string left_classes_; ///< Those that were given up; empty: none.
   event event_;
-  outcome outcome_;
+  callback_done outcome_;
   bool classes_are_next_ = false;
   std::size_t next_actor_ = 0; ///< The current one while its turn is open.
   std::optional<turn> open_;

@@ -46,7 +46,7 @@ struct ordering_callback : recorded_callback {
 
 struct follower_log {
   std::vector<std::string> heard;
-  std::optional<run_order> order; ///< Given with the answer to a report.
+  std::vector<run_order> orders; ///< Given with the answer to a report.
   bool keeps_quiet = false;
   std::vector<caf::typed_response_promise<callback_done>> open = {};
 };
@@ -66,12 +66,10 @@ logging_follower(run_observer_actor::pointer self,
       return hear("before_run " + std::to_string(x.run.attempt));
     },
     [=](const after_report& x) -> caf::result<callback_done> {
-      if (!log->order)
+      if (log->orders.empty())
         return hear("report " + std::to_string(x.index) + " of "
                     + std::to_string(x.values.size()));
-      callback_done done;
-      done.order = std::exchange(log->order, std::nullopt);
-      return done;
+      return callback_done{.orders = std::exchange(log->orders, {})};
     },
     [=](const after_exception&) { return hear("exception"); },
     [=](const after_run& x) {
@@ -217,7 +215,7 @@ TEST_F(driver_control_test, an_actor_follows_a_run_from_where_it_is) {
 TEST_F(driver_control_test, one_that_follows_orders_with_its_answer) {
   run();
   follow();
-  log->order = run_order{complete_run{"seen enough"}};
+  log->orders = {{complete_run{"seen enough"}}};
   report(0);
   EXPECT_EQ(report(1)->value->stop->reason, "seen enough");
   finish();
@@ -226,8 +224,8 @@ TEST_F(driver_control_test, one_that_follows_orders_with_its_answer) {
 
 TEST_F(driver_control_test, each_of_two_actors_may_order_for_the_same_event) {
   auto other = std::make_shared<follower_log>();
-  log->order = run_order{complete_run{"seen enough"}};
-  other->order = run_order{resize_callback_queue{5}};
+  log->orders = {{complete_run{"seen enough"}}};
+  other->orders = {{resize_callback_queue{5}}};
   for (auto& x : {log, other})
     actors.push_back(
       {"actor",

@@ -183,7 +183,7 @@ void for_each_sample(F f) {
                   {problem},
                   {{"csv", 0.5}},
                   {"callback 1"},
-                  run_order{stop_run{"text"}}});
+                  {{stop_run{"text"}}}});
   f(context);
   f(outcome());
   f(callback_time{"csv", 0.5});

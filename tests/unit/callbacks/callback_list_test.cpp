@@ -71,7 +71,7 @@ protected:
     list.after_run(run, outcome);
   }
 
-  callback_outcome round(callback_list& list, const std::string& hook) {
+  callback_done round(callback_list& list, const std::string& hook) {
     if (hook == "before_run")
       return list.before_run(run);
     if (hook == "after_report")
@@ -103,7 +103,7 @@ TEST_F(callback_list_test, UCB_1_a_callback_overrides_only_what_it_needs) {
   callback_list list{{std::make_shared<user_callback>()}};
   call_all(list);
   for (auto* hook : hooks)
-    EXPECT_THAT(round(list, hook).errors, IsEmpty());
+    EXPECT_THAT(round(list, hook).failures, IsEmpty());
 }
 
 TEST_F(callback_list_test, CBM_4_an_exception_does_not_stop_the_other_calls) {
@@ -114,9 +114,9 @@ TEST_F(callback_list_test, CBM_4_an_exception_does_not_stop_the_other_calls) {
     auto outcome = round(list, hook);
     EXPECT_EQ(log.size(), 2u) << hook;
     EXPECT_FALSE(outcome.abort);
-    ASSERT_EQ(outcome.errors.size(), 1u);
-    EXPECT_EQ(outcome.errors[0].code, ec::callback_failed);
-    EXPECT_THAT(outcome.errors[0].message,
+    ASSERT_EQ(outcome.failures.size(), 1u);
+    EXPECT_EQ(outcome.failures[0].code, ec::callback_failed);
+    EXPECT_THAT(outcome.failures[0].message,
                 testing::AllOf(HasSubstr("callback 1 ("), HasSubstr("recorder"),
                                HasSubstr(std::string{") threw in "} + hook
                                          + ": no space left")));
@@ -133,8 +133,8 @@ TEST_F(callback_list_test, CBM_3_under_abort_a_round_still_calls_all) {
     auto outcome = round(list, hook);
     EXPECT_EQ(log.size(), 3u) << hook;
     EXPECT_TRUE(outcome.abort);
-    ASSERT_EQ(outcome.errors.size(), 1u);
-    EXPECT_THAT(outcome.errors[0].message, HasSubstr("callback 2 ("));
+    ASSERT_EQ(outcome.failures.size(), 1u);
+    EXPECT_THAT(outcome.failures[0].message, HasSubstr("callback 2 ("));
   }
 }
 
@@ -143,7 +143,7 @@ TEST_F(callback_list_test, CBM_4_under_abort_all_that_throw_are_named) {
                       std::make_shared<recorder>(log, "b", "after_run")},
                      callback_errors::abort};
   auto outcome = round(list, "after_run");
-  EXPECT_EQ(outcome.errors.size(), 2u);
+  EXPECT_EQ(outcome.failures.size(), 2u);
   EXPECT_TRUE(outcome.abort);
 }
 
@@ -155,9 +155,9 @@ TEST_F(callback_list_test, cuts_long_messages_of_callbacks) {
   };
   callback_list list{{std::make_shared<talker>()}};
   auto outcome = list.before_run(run);
-  ASSERT_EQ(outcome.errors.size(), 1u);
-  EXPECT_LT(outcome.errors[0].message.size(), 70'000u);
-  EXPECT_THAT(outcome.errors[0].message, HasSubstr("… (cut; it has 1048"));
+  ASSERT_EQ(outcome.failures.size(), 1u);
+  EXPECT_LT(outcome.failures[0].message.size(), 70'000u);
+  EXPECT_THAT(outcome.failures[0].message, HasSubstr("… (cut; it has 1048"));
 }
 
 TEST_F(callback_list_test, removes_secrets_before_it_cuts) {
@@ -170,8 +170,8 @@ TEST_F(callback_list_test, removes_secrets_before_it_cuts) {
   };
   callback_list list{{std::make_shared<talker>()}};
   auto outcome = list.before_run(run);
-  ASSERT_EQ(outcome.errors.size(), 1u);
-  EXPECT_THAT(outcome.errors[0].message,
+  ASSERT_EQ(outcome.failures.size(), 1u);
+  EXPECT_THAT(outcome.failures[0].message,
               testing::AllOf(HasSubstr("https://***"),
                              testing::Not(HasSubstr("hunter2"))));
 }
@@ -179,8 +179,8 @@ TEST_F(callback_list_test, removes_secrets_before_it_cuts) {
 TEST_F(callback_list_test, catches_what_is_not_a_std_exception) {
   callback_list list{{std::make_shared<thrower_of_odd_things>()}};
   auto outcome = list.before_run(run);
-  ASSERT_EQ(outcome.errors.size(), 1u);
-  EXPECT_THAT(outcome.errors[0].message, HasSubstr("not a std::exception"));
+  ASSERT_EQ(outcome.failures.size(), 1u);
+  EXPECT_THAT(outcome.failures[0].message, HasSubstr("not a std::exception"));
 }
 
 TEST_F(callback_list_test, uses_the_name_that_a_callback_returns) {
@@ -197,8 +197,8 @@ TEST_F(callback_list_test, uses_the_name_that_a_callback_returns) {
   callback_list list{
     {std::make_shared<named>(false), std::make_shared<named>(true)}};
   auto outcome = list.before_run(run);
-  ASSERT_EQ(outcome.errors.size(), 2u);
-  EXPECT_EQ(outcome.errors[0].message,
+  ASSERT_EQ(outcome.failures.size(), 2u);
+  EXPECT_EQ(outcome.failures[0].message,
             "callback 1 (dashboard) threw in before_run: offline");
   EXPECT_EQ(outcome.times[0].name, "dashboard");
   EXPECT_THAT(outcome.times[1].name, HasSubstr("named"));
@@ -237,12 +237,12 @@ TEST_F(callback_list_test, measures_the_time_that_callbacks_take) {
                      callback_errors::log,
                      [&] { return now; }};
   auto first = list.before_run(run);
-  EXPECT_EQ(first.spent, 40ms);
+  EXPECT_DOUBLE_EQ(first.seconds, 0.04);
   ASSERT_EQ(first.times.size(), 2u);
   EXPECT_EQ(first.times[1].seconds, 0.02);
   EXPECT_THAT(first.times[1].name, HasSubstr("slow"));
-  EXPECT_EQ(list.after_report(run, {{}}, std::nullopt).spent, 0ms);
-  EXPECT_EQ(list.after_run(run, {}).spent, 10ms);
+  EXPECT_EQ(list.after_report(run, {{}}, std::nullopt).seconds, 0);
+  EXPECT_DOUBLE_EQ(list.after_run(run, {}).seconds, 0.01);
 }
 
 } // namespace

@@ -37,8 +37,9 @@ protected:
   }
 
   void answer(std::vector<error> failures = {},
-              std::optional<run_order> order = std::nullopt) {
-    turns.answered(std::move(failures), std::move(order), now);
+              std::vector<run_order> orders = {}) {
+    turns.answered(
+      {.failures = std::move(failures), .orders = std::move(orders)}, now);
   }
 
   /// Lets all that are left answer, and returns who those were.
@@ -55,7 +56,7 @@ protected:
     return turns.lost(position, "has ended", now);
   }
 
-  strings failures_of(const callback_turns::outcome& x) {
+  strings failures_of(const callback_done& x) {
     strings result;
     for (auto& failure : x.failures) {
       EXPECT_EQ(failure.code, ec::callback_failed);
@@ -91,10 +92,12 @@ TEST_F(callback_turns_test, without_callbacks_an_event_is_over_at_once) {
 
 TEST_F(callback_turns_test, adds_up_times_and_orders) {
   turns.begin(report);
-  for (auto order : {run_order{complete_run{"good"}}, run_order{stop_run{}}}) {
+  std::vector<run_order> orders[] = {
+    {{complete_run{"good"}}}, {{resize_callback_queue{5}}, {stop_run{}}}};
+  for (auto& given : orders) {
     next();
     now += 1500ms;
-    answer({}, order);
+    answer({}, given);
   }
   EXPECT_THAT(pass(), ElementsAre("c"));
   auto outcome = turns.take_outcome();
@@ -102,9 +105,9 @@ TEST_F(callback_turns_test, adds_up_times_and_orders) {
   EXPECT_THAT(outcome.times,
               ElementsAre(callback_time{"a", 1.5}, callback_time{"b", 1.5},
                           callback_time{"c", 0}));
-  ASSERT_EQ(outcome.orders.size(), 2u);
+  ASSERT_EQ(outcome.orders.size(), 3u);
   EXPECT_TRUE(std::holds_alternative<complete_run>(outcome.orders[0].what));
-  EXPECT_TRUE(std::holds_alternative<stop_run>(outcome.orders[1].what));
+  EXPECT_TRUE(std::holds_alternative<stop_run>(outcome.orders[2].what));
 }
 
 TEST_F(callback_turns_test, an_outcome_has_nothing_of_earlier_events) {

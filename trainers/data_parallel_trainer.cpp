@@ -1,6 +1,6 @@
 #include "troupe/trainers/data_parallel_trainer.hpp"
 
-#include "troupe/trainers/run_handle.hpp"
+#include "troupe/trainers/run_parts.hpp"
 
 namespace troupe {
 
@@ -8,7 +8,8 @@ using namespace internal;
 
 expected<run_handle>
 data_parallel_trainer::start(caf::actor_system& system) const {
-  return run_handle::start(request_, system);
+  TROUPE_TRY(auto prepared, prepare(request_));
+  return run_access::start(std::move(prepared), system);
 }
 
 } // namespace troupe

@@ -142,20 +142,21 @@ private:
 
 /// Shows the run and watches for signals until it is over.
 result watch(run_handle& run, console_progress& console, run_signals& signals) {
+  auto& monitor = run_access{run}.monitor();
   wake_event wake;
-  monitor_listener listener{run.monitor(), [&](run_state state) {
+  monitor_listener listener{monitor, [&](run_state state) {
                               if (state >= run_state::shutting_down)
                                 signals.outcome_is_fixed();
                               wake.notify();
                             }};
   pollfd sources[] = {{wake.fd(), POLLIN, 0}, {signals.fd(), POLLIN, 0}};
   auto show_notes = [&] {
-    for (auto& line : run.monitor().take_notes())
+    for (auto& line : monitor.take_notes())
       console.note(line);
   };
   for (;;) {
     show_notes();
-    if (run.monitor().is_over()) {
+    if (monitor.is_over()) {
       signals.outcome_is_fixed();
       console.hurry(); // The end waits for what the ranks printed.
       auto outcome = run.wait([&] {
@@ -200,7 +201,7 @@ home_of(const std::vector<std::shared_ptr<const callback_actor>>& actors) {
 result manage(prepared_request request, run_home& home, run_surroundings around,
               console_progress& console, run_signals& signals) {
   auto run =
-    run_handle::start(std::move(request), home.system(), std::move(around));
+    run_access::start(std::move(request), home.system(), std::move(around));
   if (!run)
     return signals.not_begun(run.error());
   auto outcome = watch(*run, console, signals);

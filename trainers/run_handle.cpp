@@ -13,39 +13,24 @@ namespace troupe {
 
 using namespace internal;
 
-namespace {
-
-constexpr auto could_not_start = "the run could not start";
-
-} // namespace
-
-expected<run_handle> run_handle::start(run_request request,
-                                       caf::actor_system& system) {
-  try {
-    TROUPE_TRY(auto prepared, prepare(std::move(request)));
-    return start(std::move(prepared), system, {});
-  } catch (...) {
-    return tl::unexpected<error>{caught(could_not_start)};
-  }
-}
-
-expected<run_handle> run_handle::start(prepared_request request,
+expected<run_handle> run_access::start(prepared_request request,
                                        caf::actor_system& system,
-                                       run_surroundings around) {
+                                       run_surroundings around) noexcept {
   try {
     register_messages();
     TROUPE_TRY(auto parts,
                make_run(std::move(request), system, std::move(around)));
     run_handle result{std::move(parts)};
-    if (auto ok = result.parts_->open_endpoint(system); !ok) {
+    auto& run = *result.parts_;
+    if (auto ok = run.open_endpoint(system); !ok) {
       // This is not a requested stop: the driver stores the reason.
-      send_anonymous(result.driver(), storage_lost{ok.error()});
+      send_anonymous(run.driver, storage_lost{ok.error()});
       return tl::unexpected<error>{std::move(ok.error())};
     }
-    send_anonymous(result.driver(), start_run{});
+    send_anonymous(run.driver, start_run{});
     return result;
   } catch (...) {
-    return tl::unexpected<error>{caught(could_not_start)};
+    return tl::unexpected<error>{caught("the run could not start")};
   }
 }
 
@@ -134,15 +119,7 @@ void run_handle::await_end(const std::function<bool()>& hurried) noexcept {
   parts_->store->release();
 }
 
-run_monitor& run_handle::monitor() {
-  return *parts_->monitor;
-}
-
 run_control_actor run_handle::control() const {
-  return parts_->driver;
-}
-
-const driver_actor& run_handle::driver() const {
   return parts_->driver;
 }
 

@@ -5,38 +5,27 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <vector>
 
-#include "troupe/actors/protocol/interfaces.hpp"
+#include "troupe/actors/protocol/control_messages.hpp"
 #include "troupe/runtime/process/forked_process.hpp"
-#include "troupe/runtime/run/run_monitor.hpp"
 #include "troupe/runtime/store/result.hpp"
 #include "troupe/runtime/values/run_status.hpp"
-#include "troupe/trainers/run_request.hpp"
 
 namespace troupe {
 
 namespace internal {
+
+class run_access;
 struct run_parts;
-struct run_surroundings;
+
 } // namespace internal
 
-/// A run in an actor system. Its destructor stops the run and waits for
-/// it. In a forked process the run does not exist: the destructor, `stop` and
-/// `preempt` do nothing, `wait` returns an error and `status` says `errored`;
-/// the rest may not be called.
+/// A run in an actor system, which `start` of a trainer returns. Its destructor
+/// stops the run and waits for it. In a forked process the run does not exist:
+/// the destructor, `stop` and `preempt` do nothing, `wait` returns an error and
+/// `status` says `errored`; the rest may not be called.
 class run_handle {
 public:
-  /// Starts *request* in *system*, which must load CAF's middleman and outlive
-  /// the handle. A run without workers has one rank on a separate thread.
-  static expected<run_handle> start(internal::run_request request,
-                                    caf::actor_system& system);
-
-  /// The same for `fit` and the trials of a sweep.
-  static expected<run_handle> start(internal::prepared_request request,
-                                    caf::actor_system& system,
-                                    internal::run_surroundings around);
-
   run_handle(run_handle&&) noexcept;
   run_handle& operator=(run_handle&&) noexcept;
   ~run_handle();
@@ -62,15 +51,9 @@ public:
   /// `result::unsent` says what they have not sent.
   result wait(const std::function<bool()>& hurried = {}) noexcept;
 
-  /// The driver's status, notes and result; subscribe with on_change().
-  internal::run_monitor& monitor();
-
   /// The run for the caller's own actors: they ask, end and follow it. For
   /// those of other processes of this user, `publish` it.
   run_control_actor control() const;
-
-  /// The DRIVER actor, for Troupe's own tests.
-  const internal::driver_actor& driver() const;
 
   /// Ranks' threads that did not leave their loops, and the thread of callbacks
   /// that did not return. They use the actor system, which must not end while
@@ -78,6 +61,8 @@ public:
   int threads_left_behind() const;
 
 private:
+  friend class internal::run_access;
+
   explicit run_handle(std::unique_ptr<internal::run_parts> x);
 
   /// Waits as `wait`, without the result.

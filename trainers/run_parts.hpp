@@ -22,6 +22,7 @@
 #include "troupe/trainers/host_door.hpp"
 #include "troupe/trainers/retired_contexts.hpp"
 #include "troupe/trainers/run_handle.hpp"
+#include "troupe/trainers/run_request.hpp"
 
 namespace troupe::internal {
 
@@ -96,9 +97,31 @@ struct run_parts {
 };
 
 /// Makes a run: its store, its trackers and its actors, which wait for
-/// `start_run`. Fails as `run_handle::start` does.
+/// `start_run`.
 expected<std::unique_ptr<run_parts>> make_run(run_request request,
                                               caf::actor_system& system,
                                               run_surroundings around);
+
+/// What Troupe's own parts do with a run, and programs do not.
+class run_access {
+public:
+  /// Starts *request* in *system*, which must load CAF's middleman and outlive
+  /// the handle. A run without workers has one rank on a separate thread,
+  /// unless *around* lends one. Never throws.
+  static expected<run_handle> start(prepared_request request,
+                                    caf::actor_system& system,
+                                    run_surroundings around = {}) noexcept;
+
+  explicit run_access(const run_handle& x) noexcept : parts_(*x.parts_) {}
+
+  /// The driver's status, notes and result; subscribe with on_change().
+  run_monitor& monitor() const noexcept { return *parts_.monitor; }
+
+  /// The DRIVER actor, for tests.
+  const driver_actor& driver() const noexcept { return parts_.driver; }
+
+private:
+  run_parts& parts_;
+};
 
 } // namespace troupe::internal

@@ -157,11 +157,16 @@ expected<void> validate(const run_request& x) {
   return refuse_closures(x.run.rank_hooks);
 }
 
-expected<prepared_request> prepare(run_request x) {
-  TROUPE_TRY_VOID(find_hosts(x));
-  TROUPE_TRY_VOID(validate(x));
-  x.run = resolve(std::move(x.run));
-  return prepared_request{std::move(x)};
+expected<prepared_request> prepare(const run_request& x) noexcept {
+  try {
+    prepared_request result{x};
+    TROUPE_TRY_VOID(find_hosts(result));
+    TROUPE_TRY_VOID(validate(result));
+    result.run = resolve(std::move(result.run));
+    return result;
+  } catch (...) {
+    return tl::unexpected{caught("the run could not be prepared")};
+  }
 }
 
 } // namespace troupe::internal

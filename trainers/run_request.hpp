@@ -61,7 +61,7 @@ expected<void> validate(const run_request& x);
 /// A request with its hosts, which is valid and resolved.
 struct prepared_request : run_request {};
 
-/// Finds the hosts of *x*, validates it and resolves its config.
-expected<prepared_request> prepare(run_request x);
+/// Finds the hosts of *x*, validates it and resolves its config. Never throws.
+expected<prepared_request> prepare(const run_request& x) noexcept;
 
 } // namespace troupe::internal

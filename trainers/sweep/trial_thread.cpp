@@ -12,9 +12,9 @@ trial_thread::start(trial x, run_request request, surroundings around) {
     new trial_thread{std::move(x), std::move(around)}};
   try {
     // With the caller's signal mask, which programs that callbacks start have.
-    result->thread_ = std::thread{
-      [self = result.get(), request = std::move(request)]() mutable {
-        self->serve(std::move(request));
+    result->thread_ =
+      std::thread{[self = result.get(), request = std::move(request)] {
+        self->serve(request);
       }};
   } catch (const std::system_error& problem) {
     return failure(ec::spawn, std::string{"no thread: "} + problem.what());
@@ -28,10 +28,10 @@ trial_thread::~trial_thread() {
     thread_.join();
 }
 
-void trial_thread::serve(run_request request) noexcept {
+void trial_thread::serve(const run_request& request) noexcept {
   expected<result> outcome;
   try {
-    outcome = run(std::move(request));
+    outcome = run(request);
   } catch (...) {
     outcome = tl::unexpected{caught("the trial could not continue")};
   }
@@ -42,8 +42,8 @@ void trial_thread::serve(run_request request) noexcept {
   around_.ended();
 }
 
-expected<result> trial_thread::run(run_request request) {
-  TROUPE_TRY(auto prepared, prepare(std::move(request)));
+expected<result> trial_thread::run(const run_request& request) {
+  TROUPE_TRY(auto prepared, prepare(request));
   run_surroundings around;
   around.given_up = [this] {
     std::lock_guard guard{mutex_};
@@ -52,7 +52,7 @@ expected<result> trial_thread::run(run_request request) {
   around.enough = around_.enough;
   TROUPE_TRY(
     auto started,
-    run_handle::start(std::move(prepared), *around_.system, std::move(around)));
+    run_access::start(std::move(prepared), *around_.system, std::move(around)));
   auto mine = std::make_shared<run_handle>(std::move(started));
   {
     std::lock_guard guard{mutex_};
@@ -86,7 +86,8 @@ trial trial_thread::snapshot() const {
 
 std::vector<std::string> trial_thread::take_notes() {
   auto run = handle();
-  return run ? run->monitor().take_notes() : std::vector<std::string>{};
+  return run ? run_access{*run}.monitor().take_notes()
+             : std::vector<std::string>{};
 }
 
 void trial_thread::ask_to_end(interrupt how) {

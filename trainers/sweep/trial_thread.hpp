@@ -69,8 +69,8 @@ private:
   trial_thread(trial x, surroundings around)
     : content_(std::move(x)), around_(std::move(around)) {}
 
-  void serve(run_request request) noexcept;
-  expected<result> run(run_request request);
+  void serve(const run_request& request) noexcept;
+  expected<result> run(const run_request& request);
   std::shared_ptr<run_handle> handle() const;
   double seconds() const;
   /// Passes *how* on if the run has started. Guarded by the caller.

@@ -63,6 +63,21 @@ TEST_F(run_test, a_closure_that_cannot_be_copied_ends_the_run_not_the_program) {
   EXPECT_GT(failures, 4);
 }
 
+TEST_F(run_test, a_closure_that_cannot_be_copied_is_an_error_of_a_start) {
+  register_messages();
+  system_config system_settings;
+  caf::actor_system system{system_settings};
+  auto loop = [x = copied_with_effort{}](train_context&) {};
+  data_parallel_trainer trainer{
+    in_process_loop{loop},
+    train_options{.scaling = {.num_workers = 0}, .run = config()}};
+  copied_with_effort::left = 1;
+  auto handle = trainer.start(system);
+  ASSERT_FALSE(handle);
+  EXPECT_EQ(handle.error().message.find("the run could not be prepared"), 0u)
+    << handle.error().message;
+}
+
 TEST_F(run_test, an_inline_run_shows_its_progress_and_how_it_ended) {
   train_options options{.scaling = {.num_workers = 0}, .run = config()};
   options.run.quiet = false;
@@ -102,14 +117,14 @@ TEST_F(run_test, a_lent_thread_returns_if_the_driver_dies) {
              train_loop::make(counting_loop, no_backend{},
                               fault_plan{.steps = 1'000'000'000})})
       .and_then([&](prepared_request x) {
-        return run_handle::start(std::move(x), system, {.thread = thread});
+        return run_access::start(std::move(x), system, {.thread = thread});
       });
   ASSERT_TRUE(handle) << handle.error().message;
   result outcome;
   std::thread other{[&] {
     while (handle->status().reports < 3)
       std::this_thread::yield();
-    caf::anon_send_exit(handle->driver(), caf::exit_reason::kill);
+    caf::anon_send_exit(run_access{*handle}.driver(), caf::exit_reason::kill);
     outcome = handle->wait();
     thread->take_back();
   }};

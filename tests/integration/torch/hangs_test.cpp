@@ -202,7 +202,7 @@ TEST_P(torch_hangs_test, a_rank_at_work_that_others_wait_for_is_named) {
   ASSERT_TRUE(handle) << handle.error().message;
   auto waits = [&] { return handle->status().waits; };
   while (waits().find(missing) == std::string::npos
-         && !handle->monitor().is_over())
+         && !is_terminal(handle->status().state))
     std::this_thread::yield();
   auto said = waits();
   EXPECT_NE(said.find(place()), std::string::npos) << said;
@@ -297,7 +297,7 @@ TEST_P(torch_meetings_test, a_loop_with_a_reduction_under_way_may_report) {
   ASSERT_TRUE(handle) << handle.error().message;
   auto waits = [&] { return handle->status().waits; };
   while (waits().find("is missing") == std::string::npos
-         && !handle->monitor().is_over())
+         && !is_terminal(handle->status().state))
     std::this_thread::yield();
   write_bytes(until, "x");
   auto outcome = handle->wait();

@@ -148,13 +148,25 @@ void add_launch_fields(config_shape& shape, config_value& values,
   more.parts[2].initial = launch.storage.string();
   more.parts[3].initial = launch.name.value_or("a new one");
   if (launch.hosts.empty())
-    more.parts[5].initial = "the nodes of a Slurm job, or this host";
+    more.parts[6].initial = "the nodes of a Slurm job, or this host";
   auto& all = std::get<config_value::table>(values.value);
   auto added = to_config_value(launch);
   for (auto& one : std::get<config_value::table>(added.value))
     all.push_back(std::move(one));
   std::ranges::move(more.names, std::back_inserter(shape.names));
   std::ranges::move(more.parts, std::back_inserter(shape.parts));
+}
+
+launch_fields launch_of(const scaling_config& scaling, const run_config& run) {
+  launch_fields result;
+  result.gpu = scaling.use_gpu;
+  result.storage = run.storage_path;
+  result.name = run.name;
+  result.if_finished = run.if_finished;
+  result.max_failures = run.failure.max_failures;
+  result.hosts = text_of_hosts(scaling);
+  result.agent_ticket = run.agent_ticket;
+  return result;
 }
 
 expected<void> assign_launch(scaling_config& out, const launch_fields& launch,
@@ -184,6 +196,19 @@ expected<void> assign_launch(scaling_config& out, const launch_fields& launch,
   if (!launch.hosts.empty())
     out.hosts = {launch.hosts};
   out.use_gpu = launch.gpu;
+  return {};
+}
+
+expected<void> assign_launch(run_config& out, const launch_fields& launch) {
+  if (launch.max_failures < -1)
+    return failure(
+      ec::invalid_config,
+      concat("--max_failures must be >= -1, got ", launch.max_failures));
+  out.storage_path = launch.storage;
+  out.name = launch.name;
+  out.if_finished = launch.if_finished;
+  out.failure.max_failures = launch.max_failures;
+  out.agent_ticket = launch.agent_ticket;
   return {};
 }
 

@@ -33,11 +33,12 @@ struct launch_fields {
   fs::path storage;
   std::optional<std::string> name;
   troupe::if_finished if_finished = troupe::if_finished::refuse;
+  int max_failures = 0;
   std::string hosts;
   std::optional<int> workers_per_host;
   std::optional<worker_count> host_count;
   fs::path agent_ticket;
-  TROUPE_FIELDS(workers, gpu, storage, name, if_finished, hosts,
+  TROUPE_FIELDS(workers, gpu, storage, name, if_finished, max_failures, hosts,
                 workers_per_host, host_count, agent_ticket)
 };
 
@@ -73,10 +74,18 @@ void add_launch_fields(config_shape& shape, config_value& values,
                        const launch_fields& launch,
                        const worker_count& workers);
 
+/// The options of a run as the program has them. Numbers of ranks and hosts are
+/// unset.
+launch_fields launch_of(const scaling_config& scaling, const run_config& run);
+
 /// Puts what *launch* says about ranks and hosts into *out*; *gpus* counts
 /// those of a host. Fails if options contradict each other.
 expected<void> assign_launch(scaling_config& out, const launch_fields& launch,
                              const std::function<expected<int>()>& gpus);
+
+/// Puts the rest of *launch* into *out*, whose own options are checked when the
+/// run starts. Refuses failures < -1.
+expected<void> assign_launch(run_config& out, const launch_fields& launch);
 
 template <class Config>
 void validate_config(const Config& x, int argc, const char* const* argv) {
@@ -118,12 +127,12 @@ Config parse_config(int argc, char** argv, const parse_options& options = {}) {
   return result;
 }
 
-/// The same, and nine fields for *run*, the options of the trainer, whose
-/// values are the defaults: `--workers` (3, or 2:8 for an elastic run), `--gpu`
+/// The same, and ten fields for *run*, the options of the trainer, whose values
+/// are the defaults: `--workers` (3, or 2:8 for an elastic run), `--gpu`
 /// (without `--workers`: one worker for each GPU of a host), `--storage`,
-/// `--name`, `--if_finished`, `--hosts`, `--workers_per_host`, `--host_count`
-/// (2:4: the fewest and the most, with `--workers_per_host`) and
-/// `--agent_ticket`.
+/// `--name`, `--if_finished`, `--max_failures` (-1: without limit), `--hosts`,
+/// `--workers_per_host`, `--host_count` (2:4: the fewest and the most, with
+/// `--workers_per_host`) and `--agent_ticket`.
 template <internal::has_named_fields Config, class Options>
   requires requires(Options& x) {
     x.scaling.num_workers;
@@ -133,13 +142,7 @@ Config parse_config(int argc, char** argv, Options& run,
                     const parse_options& options = {}) {
   using namespace internal;
   Config result{};
-  launch_fields launch{.workers = std::nullopt,
-                       .gpu = run.scaling.use_gpu,
-                       .storage = run.run.storage_path,
-                       .name = run.run.name,
-                       .if_finished = run.run.if_finished};
-  launch.hosts = text_of_hosts(run.scaling);
-  launch.agent_ticket = run.run.agent_ticket;
+  auto launch = launch_of(run.scaling, run.run);
   auto shape = shape_of<Config>();
   auto values = to_config_value(result);
   add_launch_fields(shape, values, launch, run.scaling.num_workers);
@@ -147,14 +150,11 @@ Config parse_config(int argc, char** argv, Options& run,
   assign_config(result, values);
   assign_config(launch, values);
   validate_config(result, argc, argv);
-  auto fit =
-    assign_launch(run.scaling, launch, [&run] { return count_gpus(run); });
+  auto fit = assign_launch(run.scaling, launch, [&run] {
+               return count_gpus(run);
+             }).and_then([&] { return assign_launch(run.run, launch); });
   if (!fit)
     exit_for_usage(argc, argv, fit.error().message);
-  run.run.storage_path = launch.storage;
-  run.run.name = launch.name;
-  run.run.if_finished = launch.if_finished;
-  run.run.agent_ticket = launch.agent_ticket;
   return result;
 }
 

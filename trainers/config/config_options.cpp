@@ -56,7 +56,7 @@ void check_names(const std::vector<config_option>& all) {
         "parse_config: two fields are called '" + one.name
         + "' (--help and --config are its own, case does not count, and those "
           "that are given to a run are workers, gpu, storage, name, "
-          "if_finished, hosts, workers_per_host, host_count and "
+          "if_finished, max_failures, hosts, workers_per_host, host_count and "
           "agent_ticket)"};
 }
 

@@ -7,6 +7,7 @@
 
 #include "tests/support/temporary_folder.hpp"
 #include "troupe/runtime/text.hpp"
+#include "troupe/trainers/torch/groups/torch_config.hpp"
 
 namespace troupe::internal::parse_config_cases {
 
@@ -263,15 +264,16 @@ struct checked {
 };
 
 TEST_F(parse_config_test, gives_a_run_its_options) {
-  std::vector<std::string> text{"program",    "--workers=3", "--name", "x",
-                                "--epochs=2", "--hosts",     "a,b"};
+  std::vector<std::string> text{"program", "--workers=3",    "--name",
+                                "x",       "--epochs=2",     "--hosts",
+                                "a,b",     "--max_failures", "-1"};
   std::vector<char*> arguments;
   for (auto& one : text)
     arguments.push_back(one.data());
   train_options run{.scaling = {.num_workers = 2},
                     .run = {.storage_path = "runs"}};
   run.scaling.workers_per_host = 4;
-  auto x = parse_config<checked>(7, arguments.data(), run);
+  auto x = parse_config<checked>(9, arguments.data(), run);
   EXPECT_EQ(x.epochs, 2);
   EXPECT_EQ(run.scaling.num_workers, 3);
   EXPECT_EQ(run.scaling.workers_per_host, 0) << "3 are all";
@@ -279,6 +281,29 @@ TEST_F(parse_config_test, gives_a_run_its_options) {
   EXPECT_FALSE(run.scaling.use_gpu);
   EXPECT_EQ(run.run.name, "x");
   EXPECT_EQ(run.run.storage_path, "runs");
+  EXPECT_EQ(run.run.failure.max_failures, -1);
+}
+
+struct torch_fields {
+  troupe::backend backend = troupe::backend::automatic;
+  TROUPE_FIELDS(backend)
+};
+
+TEST_F(parse_config_test, a_program_may_have_an_option_for_the_backend) {
+  char name[] = "program", option[] = "--backend=gloo";
+  char* arguments[] = {name, option};
+  EXPECT_EQ(parse_config<torch_fields>(2, arguments).backend, backend::gloo);
+}
+
+TEST_F(parse_config_test,
+       options_that_are_not_given_stay_as_the_program_has_them) {
+  char name[] = "program";
+  char* arguments[] = {name};
+  train_options run{.run = {.if_finished = if_finished::number,
+                            .failure = {.max_failures = 3}}};
+  parse_config<checked>(1, arguments, run);
+  EXPECT_EQ(run.run.if_finished, if_finished::number);
+  EXPECT_EQ(run.run.failure.max_failures, 3);
 }
 
 std::string scaled(std::initializer_list<const char*> options,
@@ -324,6 +349,27 @@ TEST(parse_config_death_test, a_wrong_option_ends_the_program_with_2) {
   char* arguments[] = {name, option};
   EXPECT_EXIT(parse_config<checked>(2, arguments), testing::ExitedWithCode(2),
               "^program: epochs must be at least 1 \\(--help lists");
+}
+
+TEST(parse_config_death_test, help_lists_the_options_of_a_run) {
+  char name[] = "program", option[] = "--help";
+  char* arguments[] = {name, option};
+  train_options run{.run = {.failure = {.max_failures = 3}}};
+  auto print = [&] {
+    ::dup2(STDERR_FILENO, STDOUT_FILENO); // which is what the test reads
+    parse_config<checked>(2, arguments, run);
+  };
+  EXPECT_EXIT(print(), testing::ExitedWithCode(0),
+              "--max_failures +integer +\\[3\\]\n");
+}
+
+TEST(parse_config_death_test, failures_without_limit_are_minus_one) {
+  char name[] = "program", option[] = "--max_failures=-2";
+  char* arguments[] = {name, option};
+  train_options run;
+  EXPECT_EXIT(parse_config<checked>(2, arguments, run),
+              testing::ExitedWithCode(2),
+              "^program: --max_failures must be >= -1, got -2 ");
 }
 
 } // namespace troupe::internal::parse_config_cases

@@ -4,11 +4,8 @@
 
 #include <gmock/gmock.h>
 
-#include <troupe/trackers.hpp>
-#include <troupe/train.hpp>
-
 #include "tests/integration/run/report_hook.hpp"
-#include "tests/support/temporary_folder.hpp"
+#include "tests/integration/tracking/mlflow_tree.hpp"
 
 namespace troupe::internal::test {
 namespace {
@@ -41,33 +38,26 @@ void count(train_context& context, const std::string& tree) {
 } // namespace
 
 TEST(broken_tree_test, a_loop_of_links_fails_the_tracker_and_not_the_run) {
-  temporary_folder folder;
-  auto tree = folder.path() / "mlruns";
-  run_config run;
-  run.name = "run";
-  run.storage_path = folder.path();
-  run.quiet = true;
-  tracker_options patience{.failing_timeout = std::chrono::milliseconds{200},
-                           .retry = {.first = std::chrono::milliseconds{10},
-                                     .longest = std::chrono::milliseconds{50}}};
-  run.trackers = {mlflow_tracker({.tracking_uri = tree.string()}, patience)};
-  run.callbacks = {on_report(2, [&] {
-    auto metrics = metrics_in(tree);
-    for (; metrics.empty(); metrics = metrics_in(tree))
+  mlflow_tree tree{{.failing_timeout = std::chrono::milliseconds{200},
+                    .retry = {.first = std::chrono::milliseconds{10},
+                              .longest = std::chrono::milliseconds{50}}}};
+  tree.run.callbacks = {on_report(2, [&] {
+    auto metrics = metrics_in(tree.path);
+    for (; metrics.empty(); metrics = metrics_in(tree.path))
       std::this_thread::yield();
     fs::create_symlink("late", metrics / "late");
   })};
-  auto result = data_parallel_trainer{
-    count,
-    tree.string(),
-    {.scaling = {.num_workers = 2},
-     .run = run}}.fit();
+  auto result =
+    data_parallel_trainer{count,
+                          tree.path.string(),
+                          {.scaling = {.num_workers = 2}, .run = tree.run}}
+      .fit();
   ASSERT_FALSE(result.error) << result.error->message;
   EXPECT_EQ(result.status, run_status_kind::finished);
   EXPECT_THAT(
     result.unsent,
     ElementsAre(AllOf(StartsWith("tracker mlflow: "), HasSubstr("are unsent"),
-                      HasSubstr((metrics_in(tree) / "late").string()))));
+                      HasSubstr((metrics_in(tree.path) / "late").string()))));
   EXPECT_EQ(result.metrics_history()->size(), 10u);
 }
 

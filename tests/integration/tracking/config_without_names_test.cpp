@@ -2,10 +2,7 @@
 
 #include <gmock/gmock.h>
 
-#include <troupe/trackers.hpp>
-#include <troupe/train.hpp>
-
-#include "tests/support/temporary_folder.hpp"
+#include "tests/integration/tracking/mlflow_tree.hpp"
 
 namespace troupe::internal::test {
 namespace {
@@ -28,21 +25,15 @@ void report_steps(train_context& context, const nameless_config& cfg) {
 } // namespace
 
 TEST(config_without_names_test, is_one_notice_that_says_how_to_give_them_some) {
-  temporary_folder folder;
-  auto tree = folder.path() / "mlruns";
-  run_config run;
-  run.name = "run";
-  run.storage_path = folder.path();
-  run.quiet = true;
-  run.trackers = {mlflow_tracker({.tracking_uri = tree.string()})};
-  auto result = data_parallel_trainer{
-    report_steps,
-    nameless_config{},
-    {.scaling = {.num_workers = 1},
-     .run = run}}.fit();
+  mlflow_tree tree;
+  auto result =
+    data_parallel_trainer{report_steps,
+                          nameless_config{},
+                          {.scaling = {.num_workers = 1}, .run = tree.run}}
+      .fit();
   ASSERT_FALSE(result.error) << result.error->message;
   std::vector<std::string> params;
-  for (const auto& x : fs::recursive_directory_iterator{tree})
+  for (const auto& x : fs::recursive_directory_iterator{tree.path})
     if (x.path().parent_path().filename() == "params")
       params.push_back(x.path().filename().string() + ": "
                        + bytes_of(x.path()));

@@ -117,20 +117,14 @@ protected:
   }
 
   void bring_up_hosts() {
-    auto* given = std::getenv("TROUPE_HOST_TOOLS");
-    tool_ = std::string{given ? given : TROUPE_HOST_TOOLS} + "/hosts.sh";
-    // They are not part of this tree.
-    if (::access(tool_.c_str(), X_OK) != 0)
-      GTEST_SKIP() << "no " << tool_ << " (TROUPE_HOST_TOOLS)";
+    TROUPE_NEEDS_HOSTS();
+    tool_ = host_tools() + "/hosts.sh";
     ::setenv("TROUPE_HOSTS", (folder_ / "hosts").c_str(), 1);
     are_up_ = true;
+    // Not through a pipe, which what is left on the hosts would hold open.
     auto said = (folder_ / "hosts.log").string();
-    if (std::system((tool_ + " up 3 >" + said + " 2>&1").c_str()) != 0) {
-      (void) !std::system((tool_ + " down").c_str());
-      are_up_ = false;
-      TROUPE_NO_HOSTS(
-        "hosts.sh cannot make hosts of namespaces here: " << bytes_of(said));
-    }
+    if (std::system((tool_ + " up 3 >" + said + " 2>&1").c_str()) != 0)
+      FAIL() << "hosts.sh cannot make hosts: " << bytes_of(said);
   }
 
   /// Starts *command* on the host number *host*.

@@ -1,10 +1,8 @@
 // Launches through the real sshd and the real Slurm on hosts that are
-// namespaces of this machine. The scripts that make them are not part of this
-// tree: TROUPE_HOST_TOOLS names their folder.
+// namespaces of this machine.
 
 #include <cstdlib>
 #include <fstream>
-#include <optional>
 #include <sstream>
 
 #include <gmock/gmock.h>
@@ -12,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "tests/support/host_tools.hpp"
 #include "tests/support/run_command.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "tests/unit/runtime/hosts/launched_agents.hpp"
@@ -38,19 +37,16 @@ void write_script(const fs::path& path, const std::string& body) {
 /// Two hosts, h1 and h2, with the engine of *script* on them.
 class engine_launch_test : public testing::Test {
 protected:
-  /// Returns why there are no such hosts.
-  std::optional<std::string>
-  bring_up(const std::string& script,
-           const std::vector<std::string>& programs) {
-    auto* given = std::getenv("TROUPE_HOST_TOOLS");
-    tools_ = given ? given : TROUPE_HOST_TOOLS;
+  /// Skips the test if the engine's *programs* are not installed. They may be
+  /// missing in CI, too: their packages start services.
+  void prepare(const std::vector<std::string>& programs) {
     if (::geteuid() != 0)
-      return "only root may make such hosts";
+      GTEST_SKIP() << "only root may start daemons on such hosts";
     for (const auto& program : programs)
       if (::access(program.c_str(), X_OK) != 0)
-        return program + " is not installed";
-    if (::access((tools_ + '/' + script).c_str(), X_OK) != 0)
-      return "no " + script + " in " + tools_ + " (TROUPE_HOST_TOOLS)";
+        GTEST_SKIP() << program << " is not installed";
+    TROUPE_NEEDS_HOSTS();
+    tools_ = test::host_tools();
     ::setenv("TROUPE_HOSTS", (folder / "hosts").c_str(), 1);
     ::mkfifo((folder / "begun").c_str(), 0600);
     begun_.open((folder / "begun").string(), std::ios::in | std::ios::out);
@@ -60,7 +56,6 @@ protected:
                                    "echo \"$(hostname) $ticket $*\" >'"
                                      + (folder / "begun").string()
                                      + "'\nexec cat\n");
-    return std::nullopt;
   }
 
   /// Runs one of the scripts; fails the test if that fails.
@@ -130,16 +125,16 @@ private:
 
 class ssh_launch_test : public engine_launch_test {
 protected:
-  std::optional<std::string> bring_up_ssh() {
-    if (auto problem = bring_up("ssh.sh", {"/usr/sbin/sshd", "/usr/sbin/nft"}))
-      return problem;
+  void SetUp() override {
+    prepare({"/usr/sbin/sshd"});
+    if (IsSkipped() || HasFatalFailure())
+      return;
     down_ = "hosts.sh down";
     tool("hosts.sh up 2");
     tool("ssh.sh up");
     auto command = tool("ssh.sh command h1");
     command.erase(command.find_last_not_of('\n') + 1);
     wrap("ssh", "PATH=${PATH#*:}; exec " + command);
-    return std::nullopt;
   }
 
   void TearDown() override {
@@ -150,14 +145,10 @@ protected:
 };
 
 TEST_F(ssh_launch_test, launches_agents_over_ssh) {
-  if (auto problem = bring_up_ssh())
-    GTEST_SKIP() << *problem;
   launch_on_both(launch_engine::ssh);
 }
 
 TEST_F(ssh_launch_test, has_the_words_of_ssh_when_a_launch_fails) {
-  if (auto problem = bring_up_ssh())
-    GTEST_SKIP() << *problem;
   tool("hosts.sh crash h2");
   auto launcher = host_launcher::start(records.listener());
   ASSERT_TRUE(launcher);
@@ -176,14 +167,12 @@ TEST_F(ssh_launch_test, has_the_words_of_ssh_when_a_launch_fails) {
 
 class slurm_launch_test : public engine_launch_test {
 protected:
-  std::optional<std::string> bring_up_slurm() {
-    if (auto problem =
-          bring_up("slurm.sh", {"/usr/bin/srun", "/usr/sbin/slurmctld",
-                                "/usr/sbin/slurmd", "/usr/sbin/nft"}))
-      return problem;
+  void SetUp() override {
+    prepare({"/usr/bin/srun", "/usr/sbin/slurmctld", "/usr/sbin/slurmd"});
+    if (IsSkipped() || HasFatalFailure())
+      return;
     down_ = "slurm.sh down";
     tool("slurm.sh up 2");
-    return std::nullopt;
   }
 
   /// What a program finds that wrote its `env -0` to *name*.
@@ -201,8 +190,6 @@ protected:
 };
 
 TEST_F(slurm_launch_test, launches_agents_in_steps_of_their_own) {
-  if (auto problem = bring_up_slurm())
-    GTEST_SKIP() << *problem;
   tool("slurm.sh run salloc -N2 --no-shell");
   wrap("srun", "export SLURM_JOB_ID=1; PATH=${PATH#*:}; exec " + tools_
                  + "/slurm.sh run srun");
@@ -217,8 +204,6 @@ TEST_F(slurm_launch_test, launches_agents_in_steps_of_their_own) {
 }
 
 TEST_F(slurm_launch_test, finds_out_where_slurm_runs_a_program) {
-  if (auto problem = bring_up_slurm())
-    GTEST_SKIP() << *problem;
   auto write = [this](const std::string& name) {
     return "sh -c 'env -0 >" + (folder / name).string() + "'";
   };

@@ -37,8 +37,9 @@ CLEAN = ["rank-kill", "rank-kill-again", "all-ranks-kill", "rank-pause", "rank-p
          "folder-renamed", "folder-replaced"]
 # A run with LibTorch takes a second to start: there are few of these cases.
 TORCH_SHARE = 0.1
-# The remains of a run may take 2 s to disappear (N7). Other programs share these cores: five times that is a violation.
-GONE_S = 10.0
+# The remains of a run may take 2 s to disappear (N7). Where other programs share these cores, five times that is a
+# violation.
+GONE_ALONE_S, GONE_S = 2.0, 10.0
 # The time a driver may take on top of its own limits; on an idle host it needs a second.
 ALLOWANCE_S = 40.0
 # A family with that many misses and no hit is broken.
@@ -56,6 +57,7 @@ class Setting:
     driver: type = None  # a Driver
     families: dict = dataclasses.field(default_factory=lambda: faults.FAMILIES)
     make_case: object = faults.make_case
+    gone_s: float = GONE_S
 
 
 def processes_of(marker: str) -> list:
@@ -124,6 +126,7 @@ class Driver:
         self.killed = self.disk_works = False
         self.beside = None  # a second driver
         self.to_do = []  # (time, what): second parts of faults
+        self.gone_s = 0.0  # how long processes were left after its end
         self.words_before = {x: path.stat().st_size if (path := case.expected / x).exists() else 0
                              for x in ("output.txt", "results.jsonl")}
         self.acks_before = self.acks()
@@ -134,6 +137,9 @@ class Driver:
         """Ends what the drivers of a case have shared."""
 
     # -- before the start
+
+    def program(self) -> str:
+        return self.setting.torch_program if self.case.plan["learner"] == "torch" else self.setting.program
 
     def command(self) -> list:
         plan, folder = self.case.plan, self.case.folder
@@ -156,8 +162,7 @@ class Driver:
             if x["do"] == "close-stdout":
                 options["quiet"] = 0
                 options["ignore-sigpipe"] = x["ignored"]
-        program = self.setting.torch_program if plan["learner"] == "torch" else self.setting.program
-        return [program] + [str(y) for k, v in options.items() for y in (f"--{k}", v)]
+        return [self.program()] + [str(y) for k, v in options.items() for y in (f"--{k}", v)]
 
     def environment(self) -> dict:
         folder = self.case.folder
@@ -456,8 +461,8 @@ class Driver:
         whole = [x.index for x in run_reader.read_checkpoints(self.case.run).values() if x.manifest and not x.problems]
         attempts = [x["attempt"] for x in journal.events("attempt_begun")]
         return {"pid": self.process.pid, "rc": rc, "run_id": self.run_id(), "timed_out": timed_out, "stuck": stuck,
-                "seconds": round(seconds, 3), "bound_s": bound, "killed": self.killed, "faults": self.faults,
-                "left": left, "last": not self.faults, "newest": max(whole, default=-1), "rows": len(journal.batches),
+                "seconds": round(seconds, 3), "bound_s": bound, "gone_s": self.gone_s, "killed": self.killed,
+                "faults": self.faults, "left": left, "last": not self.faults, "newest": max(whole, default=-1), "rows": len(journal.batches),
                 "rank_failures": self.rank_failures(), "attempt_after": max(attempts, default=-1),
                 "beside": self.beside.returncode if self.beside else None}
 
@@ -474,9 +479,11 @@ class Driver:
             return 0
 
     def leftovers(self) -> dict:
-        deadline = time.monotonic() + GONE_S
+        begin = time.monotonic()
+        deadline = begin + self.setting.gone_s
         while (left := processes_of(self.marker)) and time.monotonic() < deadline:
             wait_for_an_end(left, deadline - time.monotonic())
+        self.gone_s = max(self.gone_s, time.monotonic() - begin)
         names = [f"{x} in state {state_of(x)}" for x in left]
         for x in left:
             kill(x, signal.SIGKILL)
@@ -520,6 +527,7 @@ class Outcome:
     delivered: collections.Counter
     skipped: collections.Counter
     seconds: float
+    gone_s: float
     place: str
 
 
@@ -535,7 +543,11 @@ def undisturbed(setting: Setting, plan: dict) -> bytes:
         if key not in setting.undisturbed:
             case = Case(setting.root / f"undisturbed-{key}", plan | {"placement": "processes", "max_failures": 0})
             make_folders(case)
-            start = Driver(setting, case, 0, []).run()
+            driver = setting.driver or Driver
+            try:
+                start = driver(setting, case, 0, []).run()
+            finally:
+                driver.end_case(case)
             if start["rc"] != 0:
                 raise RuntimeError(f"a run that nothing disturbed ended with {start['rc']}: {case.folder}")
             setting.undisturbed[key] = (case.expected / "rank_0.jsonl").read_bytes()
@@ -582,7 +594,7 @@ def run_case(setting: Setting, number: int, plan: dict, starts: list) -> Outcome
             disk.end()
     special = {plan["learner"], plan["placement"]} - {"counting", "processes"}
     return Outcome(number, text, violations, delivered, skipped, time.monotonic() - begin,
-                   "".join(f", {x}" for x in sorted(special)))
+                   max(x["gone_s"] for x in case.starts), "".join(f", {x}" for x in sorted(special)))
 
 
 def is_over(case: Case) -> bool:
@@ -630,6 +642,8 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--families", default=",".join(CLEAN), help="comma-separated, or all")
     parser.add_argument("--points", action="store_true", help="kill a driver at each failpoint, and nothing else")
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--alone", action="store_true", help="nothing else runs here: one case at a time, and its processes "
+                        f"must be gone after {GONE_ALONE_S:.0f} s, not {GONE_S:.0f} s; on hosts 10 s later")
     parser.add_argument("--keep", action="store_true", help="keep the files of cases without violations, too")
     parser.set_defaults(prefix="")
     return parser
@@ -639,17 +653,18 @@ def campaign(options: argparse.Namespace, **special) -> int:
     root = Path(tempfile.mkdtemp(prefix="chaos-"))
     torch_program = str(Path(options.torch_program).resolve()) if options.torch_program else ""
     setting = Setting(str(Path(options.program).resolve()), str(Path(options.shim).resolve()), root, torch_program,
-                      **special)
+                      gone_s=GONE_ALONE_S if options.alone else GONE_S, **special)
     families = list(setting.families) if options.families == "all" else options.families.split(",")
     for name in families:
         if name not in setting.families:
             sys.exit(f"chaos: there is no family {name}; there are {', '.join(setting.families)}")
     share = options.torch_share if torch_program else 0
-    delivered, skipped, failed, cases = collections.Counter(), collections.Counter(), [], 0
+    delivered, skipped, failed, cases, gone_s = collections.Counter(), collections.Counter(), [], 0, 0.0
+    jobs = 1 if options.alone else options.jobs
     points = faults.points()[0] if options.points else []
     most = len(points) if options.points else options.faults * 20
     numbers = iter([options.case] if options.case is not None else range(most))
-    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         running = set()
 
         def more():
@@ -659,7 +674,7 @@ def campaign(options: argparse.Namespace, **special) -> int:
                                else setting.make_case(options.seed, number, families, share))
                 running.add(pool.submit(run_case, setting, number, plan, starts))
 
-        for _ in range(options.jobs):
+        for _ in range(jobs):
             more()
         while running:
             done, running = concurrent.futures.wait(running, return_when=concurrent.futures.FIRST_COMPLETED)
@@ -667,6 +682,7 @@ def campaign(options: argparse.Namespace, **special) -> int:
                 cases += 1
                 delivered += x.delivered
                 skipped += x.skipped
+                gone_s = max(gone_s, x.gone_s)
                 print_outcome(x, options, root / str(x.number))
                 if x.violations:
                     failed.append(x.number)
@@ -678,7 +694,8 @@ def campaign(options: argparse.Namespace, **special) -> int:
     by_family = ", ".join(f"{n} {name}" for name, n in sorted(delivered.items()))
     print(f"{f'{len(points)} failpoints' if options.points else f'seed {options.seed}'}: "
           f"{cases} cases, {sum(delivered.values())} faults ({by_family}); "
-          f"{sum(skipped.values())} hit nothing; {len(failed)} cases violated{': ' if failed else ''}"
+          f"{sum(skipped.values())} hit nothing; processes were gone {gone_s:.1f} s after their driver or sooner; "
+          f"{len(failed)} cases violated{': ' if failed else ''}"
           f"{', '.join(map(str, sorted(failed)))}")
     if never:
         print(f"no fault of these families hit, though each had {CHANCES} chances or more: {', '.join(never)}")

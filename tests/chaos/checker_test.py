@@ -6,15 +6,18 @@
 import json
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import types
 import unittest
+import unittest.mock
 from pathlib import Path
 
 import campaign
 import checker
 import faults
+import hosts_campaign
 import run_reader
 from run_reader import Case
 from xxh3 import checksum_text
@@ -804,6 +807,48 @@ class SourcesTest(unittest.TestCase):
 
     def test_clean_families_exist(self):
         self.assertLessEqual(set(campaign.CLEAN), set(faults.FAMILIES))
+
+    def plans_on_hosts(self, share):
+        return [hosts_campaign.make_case(1, number, list(hosts_campaign.FAMILIES), share)[0] for number in range(200)]
+
+    def test_a_share_of_the_cases_on_hosts_trains_with_libtorch(self):
+        without = self.plans_on_hosts(0)
+        self.assertEqual({x["learner"] for x in without}, {"counting"})
+        plans = self.plans_on_hosts(0.25)
+        learners = [x for x in plans if x["learner"] == "torch"]
+        self.assertTrue(30 < len(learners) < 70, len(learners))
+        self.assertEqual({(x["seed"], x["steps"], x["workers"]) for x in learners}, {(1, 12, 3)})
+        self.assertEqual([x for x, y in zip(plans, without) if x["learner"] == "counting"],
+                         [y for x, y in zip(plans, without) if x["learner"] == "counting"])
+
+
+class HostsLeftoversTest(unittest.TestCase):
+    """The driver and an agent of a case on hosts have ended or are about to; a process stands for a rank."""
+
+    def leftovers(self, seconds, limit):
+        rank = subprocess.Popen(["sleep", str(seconds)])
+        self.addCleanup(rank.wait)
+        self.addCleanup(rank.kill)
+        with tempfile.TemporaryDirectory(prefix="chaos-") as folder:
+            case = Case(Path(folder), PLAN)
+            campaign.make_folders(case)
+            driver = object.__new__(hosts_campaign.HostDriver)
+            campaign.Driver.__init__(driver, campaign.Setting("", "", Path(folder), gone_s=limit), case, 1, [])
+            driver.hosts, driver.agents, driver.old_agents, driver.gave_up = ["h1"], {}, [], []
+            driver.process = types.SimpleNamespace(pid=7, returncode=0)
+            driver.programs = lambda: {1: 0, 2: 1} | ({rank.pid: 2} if rank.poll() is None else {})
+            with unittest.mock.patch.object(hosts_campaign, "HOST_TIMEOUT_S", 0):
+                return driver.leftovers(), driver.gone_s, str(rank.pid)
+
+    def test_a_rank_that_outlives_the_limit_is_left(self):
+        left, gone_s, rank = self.leftovers(3600, 0.1)
+        self.assertEqual(left["ranks"], [rank])
+        self.assertGreaterEqual(gone_s, 0.1)
+
+    def test_the_time_until_no_rank_is_left_is_recorded(self):
+        left, gone_s, _ = self.leftovers(0, 3600)
+        self.assertEqual(left["ranks"], [])
+        self.assertLess(gone_s, 3600)
 
 
 if __name__ == "__main__":

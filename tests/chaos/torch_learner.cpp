@@ -1,5 +1,6 @@
-// A linear layer whose gradients are averaged over shared memory. Its weights
-// must equal those of an undisturbed run, to the last bit.
+// A linear layer whose gradients are averaged over shared memory, between hosts
+// over connections of the leaders. Its weights must equal those of an
+// undisturbed run, to the last bit.
 
 #include <cstring>
 
@@ -16,15 +17,23 @@ namespace {
 constexpr int inputs = 6;
 constexpr int outputs = 4;
 
-torch::nn::Linear layer_of(const plan& x) {
+/// Its gradients are whole multiples whose sum over *world* ranks is exact: a
+/// ring adds in an order that depends on the bucket, and buckets change after
+/// the first step of an attempt.
+torch::nn::Linear layer_of(const plan& x, int world) {
   torch::manual_seed(x.seed);
-  return torch::nn::Linear(inputs, outputs);
+  torch::nn::Linear layer(inputs, outputs);
+  for (auto& weights : layer->parameters())
+    weights.register_hook([world](const torch::Tensor& gradient) {
+      return (gradient * (65536.0 / world)).round() * world / 65536;
+    });
+  return layer;
 }
 
 class torch_learner : public learner {
 public:
   torch_learner(train_context& context, const plan& x)
-    : rank_(context.rank()), layer_(layer_of(x)),
+    : rank_(context.rank()), layer_(layer_of(x, context.world_size())),
       model_(prepare_model(context, layer_)),
       optimizer_(layer_->parameters(), {.lr = 0.1}) {}
 
@@ -71,7 +80,7 @@ std::unique_ptr<learner> make_learner(train_context& context, const plan& x) {
 
 result fit(const plan& x, train_options options) {
   torch_options all{std::move(options.scaling), std::move(options.run), {}};
-  all.torch.backend = backend::local;
+  all.torch.backend = x.on_hosts ? backend::hierarchical : backend::local;
   return torch_trainer{loop, x, std::move(all)}.fit();
 }
 

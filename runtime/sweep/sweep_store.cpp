@@ -93,6 +93,7 @@ void fields_of(Fields& f, start_line& x) {
   f("order", number_of(y.order, score_order::min));
   f("driver", text_as([line = to_line(y.driver)] { return line; },
                       [&y](const document& in) { y.driver = to_process(in); }));
+  f.added("config", y.config);
 }
 
 template <class Fields>

@@ -42,6 +42,9 @@ struct sweep_start {
   std::string metric; ///< That trials are compared by.
   score_order order = score_order::min;
   std::optional<std::size_t> trials; ///< How many there are to be, if known.
+  /// Of the loop, as JSON, with the params of the sweep at one end of their
+  /// ranges. Empty in a line of an older version.
+  std::string config = {};
 };
 
 /// How a start has ended.

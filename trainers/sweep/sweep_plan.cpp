@@ -111,6 +111,17 @@ expected<void> check_hosts(run_request x) {
   return {};
 }
 
+/// Refuses what a single run does with a finished one of its name: a sweep is
+/// resumed.
+expected<void> check_run(const run_config& x) {
+  if (x.if_finished == if_finished::refuse)
+    return {};
+  return failure(ec::invalid_config,
+                 "run_config::if_finished must be `refuse` for a sweep, which "
+                 "is resumed if one of its name is there: for a new one, "
+                 "choose another name");
+}
+
 /// Refuses what cannot serve several runs at once.
 expected<void> check_sharing(const run_request& x, int at_once) {
   if (at_once <= 1)
@@ -142,6 +153,7 @@ expected<void> sweep_plan::check() const {
   TROUPE_TRY_VOID(internal::validate(space_));
   TROUPE_TRY_VOID(check_options(options_, *searcher_));
   TROUPE_TRY_VOID(searcher_->validate(space_));
+  TROUPE_TRY_VOID(check_run(request_.run));
   TROUPE_TRY_VOID(check_hosts(request_));
   TROUPE_TRY_VOID(internal::validate(request_));
   TROUPE_TRY_VOID(check_fields(space_, request_.loop));
@@ -207,7 +219,16 @@ sweep_start sweep_plan::start() const {
   result.metric = options_.metric;
   result.order = options_.order;
   result.trials = options_.trials;
+  result.config = fixed_config();
   return result;
+}
+
+std::string sweep_plan::fixed_config() const {
+  metrics params;
+  for (auto& param : space_)
+    params[param.name] = grid_values(param.range, 2).front();
+  auto loop = request_.loop.changed(texts_of(params), false);
+  return loop ? loop->config_text : std::string{};
 }
 
 sweep_rules sweep_plan::rules() const {

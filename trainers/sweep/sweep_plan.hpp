@@ -54,6 +54,9 @@ public:
 
 private:
   expected<void> prepare(const trial& x, run_config& run) const;
+  /// The loop's config with each param at one end of its range, so that two
+  /// starts differ by the rest alone.
+  std::string fixed_config() const;
 
   const run_request& request_;
   const search_space& space_;

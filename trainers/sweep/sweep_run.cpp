@@ -48,6 +48,11 @@ expected<void> sweep_run::open() {
     console_.note(concat(store_->path().string(), ": ", ledger_->ended(),
                          " trials have ended, ", ledger_->left_to_resume(),
                          " are resumed"));
+  if (auto& last = store_->history().start;
+      last && !last->config.empty() && last->config != plan_.start().config)
+    console_.note(concat(store_->path().string(),
+                         ": another config of the loop than in the start "
+                         "before; trials that have ended keep theirs"));
   remember(look());
   return {};
 }

@@ -83,7 +83,7 @@ TEST_F(sweep_test, refuses_what_can_never_work_and_writes_nothing) {
   EXPECT_FALSE(fs::exists(path()));
 }
 
-TEST_F(sweep_test, refuses_other_hosts_and_writes_nothing) {
+TEST_F(sweep_test, refuses_what_is_for_single_runs_and_writes_nothing) {
   auto refusal = [&](const std::function<void(train_options&)>& change) {
     auto options = run();
     change(options);
@@ -102,6 +102,8 @@ TEST_F(sweep_test, refuses_other_hosts_and_writes_nothing) {
               HasSubstr("agents of 2 other hosts are to join"));
   EXPECT_THAT(refusal([](auto& x) { x.run.agent_ticket = "ticket"; }),
               HasSubstr("agent_ticket lets other hosts join"));
+  EXPECT_THAT(refusal([](auto& x) { x.run.if_finished = if_finished::number; }),
+              HasSubstr("if_finished must be `refuse` for a sweep"));
   EXPECT_FALSE(fs::exists(path()));
 }
 

@@ -28,6 +28,24 @@ TEST_F(sweep_test, repeats_no_trial_that_has_ended_and_can_be_extended) {
   EXPECT_EQ(second.trials[1], first.trials[1]);
 }
 
+TEST_F(sweep_test, says_that_the_config_is_another_than_before) {
+  auto start = [this](const settings& cfg) {
+    auto options = run();
+    options.run.quiet = false;
+    testing::internal::CaptureStderr();
+    auto x = sweep{data_parallel_trainer{train, cfg, options},
+                   widths(2),
+                   {.metric = "loss", .searcher = grid_search()}}
+               .fit();
+    EXPECT_EQ(message_of(x), "");
+    return testing::internal::GetCapturedStderr();
+  };
+  auto sentence = HasSubstr("another config of the loop");
+  EXPECT_THAT(start({}), testing::Not(sentence));
+  EXPECT_THAT(start({.width = 2}), testing::Not(sentence)) << "a param's value";
+  EXPECT_THAT(start({.reports = 2}), sentence);
+}
+
 TEST_F(sweep_test, resumes_after_a_kill_without_repeating_a_trial) {
   auto go = storage_ / "go";
   victim sweeping{storage_.path().string(), go.string()};

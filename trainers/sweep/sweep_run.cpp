@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "troupe/actors/compat/messaging.hpp"
+#include "troupe/actors/protocol/type_ids.hpp"
 #include "troupe/callbacks/report_page/sweep_page.hpp"
 #include "troupe/runtime/text.hpp"
 

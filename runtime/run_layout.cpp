@@ -1,5 +1,7 @@
 #include "troupe/runtime/run_layout.hpp"
 
+#include "troupe/runtime/whole_number.hpp"
+
 namespace troupe::internal::run_layout {
 
 std::string_view plain_name(std::string_view name) noexcept {
@@ -7,9 +9,7 @@ std::string_view plain_name(std::string_view name) noexcept {
   if (dot == name.npos || dot == 0)
     return name;
   auto ending = name.substr(dot + 1);
-  auto is_number =
-    !ending.empty() && ending.find_first_not_of("0123456789") == ending.npos;
-  return is_number || ending == "new" ? name.substr(0, dot) : name;
+  return is_digits(ending) || ending == "new" ? name.substr(0, dot) : name;
 }
 
 std::optional<entry_kind> kind_of(std::string_view name) noexcept {

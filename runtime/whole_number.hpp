@@ -1,12 +1,29 @@
 #pragma once
 
+#include <algorithm>
 #include <charconv>
 #include <concepts>
 #include <optional>
 #include <string_view>
 #include <system_error>
 
+#include "troupe/runtime/text.hpp"
+
 namespace troupe::internal {
+
+/// Whether *text* is one or more decimal digits, and nothing else.
+constexpr bool is_digits(std::string_view text) noexcept {
+  return !text.empty() && std::ranges::all_of(text, is_digit);
+}
+
+/// Whether *text* is one or more hexadecimal digits, as `append_hex` writes
+/// them: in lower case.
+constexpr bool is_hex(std::string_view text) noexcept {
+  auto is_hex_digit = [](char c) {
+    return is_digit(c) || (c >= 'a' && c <= 'f');
+  };
+  return !text.empty() && std::ranges::all_of(text, is_hex_digit);
+}
 
 /// The number that all of *text* spells in *base*, in any locale; nothing if
 /// there is anything else in it, such as a blank or `+`, or if the number does

@@ -1,12 +1,12 @@
 #include "troupe/trainers/launch.hpp"
 
-#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <optional>
 #include <string_view>
 
 #include "troupe/runtime/text.hpp"
+#include "troupe/runtime/whole_number.hpp"
 #include "troupe/trainers/mpi_launch.hpp"
 #include "troupe/trainers/node_agent.hpp"
 #include "troupe/trainers/ticket_folder.hpp"
@@ -61,11 +61,11 @@ expected<void> take_tickets(launch_arguments& x, std::string_view value) {
 }
 
 expected<void> take_launch(launch_arguments& x, std::string_view value) {
-  auto end = value.data() + value.size();
-  auto read = std::from_chars(value.data(), end, x.launch);
-  if (read.ec != std::errc{} || read.ptr != end || x.launch == 0)
+  auto launch = whole_number<std::uint64_t>(value);
+  if (!launch || *launch == 0)
     return refused(agent_option, concat('=', cut_text(value, 50),
                                         " is not what a driver passes"));
+  x.launch = *launch;
   x.node_agent = true;
   return {};
 }

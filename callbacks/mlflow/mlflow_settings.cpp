@@ -12,6 +12,7 @@
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/text.hpp"
 #include "troupe/runtime/unix_time.hpp"
+#include "troupe/runtime/whole_number.hpp"
 
 namespace troupe::internal {
 
@@ -37,8 +38,8 @@ std::string server_without_scheme(const std::string& address) {
   auto authority = address.substr(0, address.find('/'));
   auto host = authority.rfind('@') + 1; // npos + 1 is 0
   auto colon = authority.rfind(':');
-  if (colon == authority.npos || colon <= host || colon + 1 == authority.size()
-      || authority.find_first_not_of("0123456789", colon + 1) != authority.npos)
+  if (colon == authority.npos || colon <= host
+      || !is_digits(authority.substr(colon + 1)))
     return {};
   return address.substr(host);
 }

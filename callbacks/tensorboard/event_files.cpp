@@ -43,7 +43,7 @@ bool is_of_a_run(std::string_view name) {
   if (at == name.npos || at <= id_size || name[at - id_size - 1] != '.')
     return false;
   auto id = name.substr(at - id_size, id_size);
-  return id.find_first_not_of("0123456789abcdef") == id.npos
+  return is_hex(id)
          && number_of(name, name.substr(at - id_size - 1, id_size + 2));
 }
 

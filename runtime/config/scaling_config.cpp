@@ -3,7 +3,6 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cstdlib>
 #include <set>
 #include <string>
@@ -26,10 +25,9 @@ int count_cards() {
   for (fs::directory_iterator i{"/dev", code}, end; !code && i != end;
        i.increment(code)) {
     auto name = i->path().filename().string();
-    result += name.size() > 6 && name.compare(0, 6, "nvidia") == 0
-              && std::all_of(name.begin() + 6, name.end(), [](unsigned char c) {
-                   return std::isdigit(c) != 0;
-                 });
+    constexpr std::string_view card = "nvidia";
+    result += name.starts_with(card)
+              && is_digits(std::string_view{name}.substr(card.size()));
   }
   return result;
 }
@@ -57,14 +55,11 @@ int visible_gpus(const std::optional<std::string>& variable, int cards) {
     rest.remove_prefix(std::min(rest.size(), entry.size() + 1));
     // A card is named by its number, or by an id of the card or of a part of
     // it, which only the driver can look up.
-    auto is_number =
-      !entry.empty() && std::ranges::all_of(entry, [](unsigned char c) {
-        return std::isdigit(c) != 0;
-      });
+    auto number = is_digits(entry) && entry.size() < 6
+                    ? whole_number<int>(entry)
+                    : std::nullopt;
     auto is_id = entry.starts_with("GPU-") || entry.starts_with("MIG-");
-    if (!is_id
-        && !(is_number && entry.size() < 6
-             && std::stoi(std::string{entry}) < cards))
+    if (!is_id && !(number && *number < cards))
       break;
     if (!seen.insert(entry).second)
       return 0; // CUDA shows none if one is named twice.

@@ -7,10 +7,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cerrno>
 #include <csignal>
-#include <cstdlib>
 #include <fstream>
 #include <memory>
 #include <optional>
@@ -19,6 +17,7 @@
 
 #include "troupe/runtime/process/descriptor.hpp"
 #include "troupe/runtime/text.hpp"
+#include "troupe/runtime/whole_number.hpp"
 
 namespace troupe::internal {
 
@@ -140,8 +139,8 @@ public:
       auto* entry = ::readdir(dir.get());
       if (!entry)
         break;
-      if (std::isdigit(static_cast<unsigned char>(entry->d_name[0])))
-        result.push_back(std::atoi(entry->d_name));
+      if (auto number = whole_number<pid_t>(entry->d_name))
+        result.push_back(*number);
     }
     if (!dir || errno != 0)
       note(errno);

@@ -11,6 +11,7 @@
 #include "troupe/runtime/run_layout.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/text.hpp"
+#include "troupe/runtime/whole_number.hpp"
 
 namespace troupe::internal {
 
@@ -24,9 +25,8 @@ constexpr mode_t storage_mode = 0755;
 /// files are not ours.
 expected<std::vector<std::string>> claims_in(const held_folder& attempts) {
   return attempts.names().map([](std::vector<std::string> names) {
-    std::erase_if(names, [](const std::string& name) {
-      return name.find_first_not_of("0123456789") != std::string::npos;
-    });
+    std::erase_if(names,
+                  [](const std::string& name) { return !is_digits(name); });
     return names;
   });
 }
@@ -95,8 +95,9 @@ expected<std::optional<run_claim>> latest_claim(const fs::path& run) {
   TROUPE_TRY(auto names, claims_in(attempts));
   std::optional<std::uint64_t> latest;
   for (auto& name : names)
-    if (name.size() < 19)
-      latest = std::max(latest.value_or(0), std::uint64_t{std::stoull(name)});
+    if (auto number = whole_number<std::uint64_t>(name);
+        number && name.size() < 19)
+      latest = std::max(latest.value_or(0), *number);
   if (!latest)
     return none;
   auto name = std::to_string(*latest);

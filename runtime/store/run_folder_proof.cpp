@@ -10,6 +10,7 @@
 #include "troupe/runtime/store/journal_reader.hpp"
 #include "troupe/runtime/store/run_folder.hpp"
 #include "troupe/runtime/text.hpp"
+#include "troupe/runtime/whole_number.hpp"
 
 namespace troupe::internal {
 
@@ -51,12 +52,9 @@ expected<bool> has_proof(const held_folder& folder) {
 // Whether a driver is known to have had the folder: the number of its attempt
 // stays.
 bool was_claimed(const held_folder& folder) {
-  auto is_number = [](const std::string& name) {
-    return name.find_first_not_of("0123456789") == name.npos;
-  };
   auto attempts = folder.existing(run_layout::attempts);
   auto names = attempts.and_then(&held_folder::names);
-  return names && std::ranges::any_of(*names, is_number);
+  return names && std::ranges::any_of(*names, is_digits);
 }
 
 // What a start makes before it claims the run: it may have been killed there,

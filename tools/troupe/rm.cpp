@@ -24,6 +24,7 @@
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/store/run_folder.hpp"
 #include "troupe/runtime/text.hpp"
+#include "troupe/runtime/whole_number.hpp"
 
 // troupe rm: removes a run, or a sweep with its trials, and nothing that is not
 // Troupe's.
@@ -42,10 +43,6 @@ struct rm_arguments {
   bool yes = false;
   bool gone = false;
 };
-
-bool is_number(std::string_view x) {
-  return !x.empty() && x.find_first_not_of("0123456789") == x.npos;
-}
 
 bool is_own_file_of_run(std::string_view name) {
   return run_layout::kind_of(name) == run_layout::entry_kind::file
@@ -144,7 +141,7 @@ private:
         folder.open_file(mark, O_WRONLY | O_CREAT | O_TRUNC, "create"));
     TROUPE_TRY(auto names, folder.names());
     for (auto& name : names)
-      if (!is_number(name)) {
+      if (!is_digits(name)) {
         left_.push_back(std::string{attempts} + '/' + name);
         keeps = true;
       } else if (!keeps || name != mark) {
@@ -304,7 +301,7 @@ expected<std::vector<found_run>> trials_in(const held_folder& sweep,
   TROUPE_TRY(auto names, sweep.names());
   for (auto& name : names) {
     if (!name.starts_with(prefix)
-        || !is_number(std::string_view{name}.substr(prefix.size())))
+        || !is_digits(std::string_view{name}.substr(prefix.size())))
       continue;
     TROUPE_TRY(auto there, sweep.look_up_link(name));
     if (!there.is_folder())

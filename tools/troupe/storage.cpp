@@ -11,6 +11,7 @@
 #include "troupe/runtime/store/run_folder.hpp"
 #include "troupe/runtime/sweep/sweep_store.hpp"
 #include "troupe/runtime/text.hpp"
+#include "troupe/runtime/whole_number.hpp"
 
 namespace troupe::tool {
 
@@ -64,8 +65,7 @@ expected<std::optional<found_id>> find_id(const std::string& id,
 }
 
 bool is_id(const std::string& text) {
-  return text.size() >= 6
-         && text.find_first_not_of("0123456789abcdef") == text.npos;
+  return text.size() >= 6 && is_hex(text);
 }
 
 expected<bool> is_run(const fs::path& path) {

@@ -29,4 +29,18 @@ TEST(whole_number_test, reads_no_number_that_does_not_fit) {
   EXPECT_FALSE(whole_number<std::int64_t>("-9223372036854775809"));
 }
 
+TEST(digits_test, a_text_of_digits_has_at_least_one_and_nothing_else) {
+  for (auto text : {"0", "0123456789", "00000000000000000000000000"})
+    EXPECT_TRUE(is_digits(text)) << text;
+  for (auto text : {"", "-1", "+1", "1 ", "1.0", "a", "\xb2"})
+    EXPECT_FALSE(is_digits(text)) << text;
+}
+
+TEST(digits_test, hexadecimal_digits_are_in_lower_case) {
+  for (auto text : {"0", "a", "0123456789abcdef"})
+    EXPECT_TRUE(is_hex(text)) << text;
+  for (auto text : {"", "A", "g", "0x1", "-a", "a "})
+    EXPECT_FALSE(is_hex(text)) << text;
+}
+
 } // namespace troupe::internal

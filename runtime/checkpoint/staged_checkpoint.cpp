@@ -226,10 +226,9 @@ expected<checkpoint_part> staged_checkpoint::seal(std::uint64_t index,
                      + " belongs to the process that forked this one");
   TROUPE_TRY(auto there, checkpoints_.is_at_its_path());
   if (!there)
-    return failure(ec::storage, "the run's folder "
-                                  + checkpoints_.path().string()
-                                  + " is gone: it was removed, renamed or "
-                                    "replaced while a checkpoint was written");
+    return tl::unexpected{gone_error(
+      "the run's folder", checkpoints_.path(),
+      "removed, renamed or replaced while a checkpoint was written")};
   TROUPE_TRY(auto files, folder());
   std::vector<std::string> paths;
   TROUPE_TRY_VOID(list_files(files, "", paths));

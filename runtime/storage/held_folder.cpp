@@ -10,6 +10,7 @@
 
 #include "troupe/runtime/failpoint.hpp"
 #include "troupe/runtime/process/descriptor.hpp"
+#include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
 
@@ -65,6 +66,12 @@ int remove_all(int above, const char* name) {
 
 } // namespace
 
+error gone_error(std::string_view what, const fs::path& path,
+                 std::string_view how) {
+  return {ec::storage,
+          concat(what, ' ', path.string(), " is gone: it was ", how)};
+}
+
 expected<held_folder> held_folder::open_at(int above, const char* name,
                                            const fs::path& path) {
   auto fd = uninterrupted([&] {
@@ -90,9 +97,9 @@ expected<held_folder> held_folder::open(const fs::path& path,
     .and_then([&](held_folder x) -> expected<held_folder> {
       if (inode == 0 || inode == x.inode())
         return x;
-      return failure(ec::storage, "the folder " + path.string()
-                                    + " is gone: it was renamed or replaced, "
-                                      "and another one has its name");
+      return tl::unexpected{
+        gone_error("the folder", path,
+                   "renamed or replaced, and another one has its name")};
     });
 }
 

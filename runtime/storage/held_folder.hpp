@@ -16,6 +16,11 @@
 
 namespace troupe::internal {
 
+/// `ec::storage` with the sentence "<what> <path> is gone: it was <how>".
+error gone_error(std::string_view what, const fs::path& path,
+                 std::string_view how = "removed, renamed or replaced while "
+                                        "the run was writing to it");
+
 /// A folder that is held by a descriptor: its files are reached even if it is
 /// renamed, and never through a symbolic link.
 ///

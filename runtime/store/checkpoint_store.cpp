@@ -71,9 +71,7 @@ expected<void> checkpoint_store::check_place() const {
     return tl::unexpected{storage_error("look up", checkpoints_.path(), code)};
   if (code == 0 && is_same_file(ours, found))
     return {};
-  return failure(ec::storage, "the run's folder " + checkpoints_.path().string()
-                                + " is gone: it was removed, renamed or "
-                                  "replaced while the run was writing to it");
+  return tl::unexpected{gone_error("the run's folder", checkpoints_.path())};
 }
 
 bool checkpoint_store::is_doomed(const std::string& name,

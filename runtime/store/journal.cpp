@@ -9,6 +9,7 @@
 #include "troupe/runtime/failpoint.hpp"
 #include "troupe/runtime/storage/checksum.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
+#include "troupe/runtime/storage/held_folder.hpp"
 #include "troupe/runtime/store/journal_line.hpp"
 #include "troupe/runtime/store/journal_reader.hpp"
 #include "troupe/runtime/text.hpp"
@@ -118,9 +119,7 @@ expected<void> journal::sync() {
   // What cannot be determined is reported by the sync.
   if (auto in_place = file_.is_in_place(); in_place && !*in_place) {
     sync_failed_ = true;
-    return failure(ec::storage, path.string()
-                                  + " is gone: it was removed or renamed "
-                                    "while the run was writing it");
+    return tl::unexpected{gone_error("the journal", path)};
   }
   has_unsynced_ = false;
   auto code = failpoint("journal.sync");

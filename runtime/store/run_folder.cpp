@@ -72,12 +72,6 @@ expected<held_folder> open_run_folder(const fs::path& path) {
   return held_folder::open(path);
 }
 
-error folder_is_gone(const fs::path& path) {
-  return {ec::storage, "the run's folder " + path.string()
-                         + " is gone: it was removed, renamed or replaced "
-                           "while the run was writing to it"};
-}
-
 bool is_same_state(const struct stat& a, const struct stat& b) noexcept {
   return is_same_file(a, b) && a.st_size == b.st_size
          && a.st_mtim.tv_sec == b.st_mtim.tv_sec
@@ -311,7 +305,7 @@ expected<void> run_folder::check() const {
     return tl::unexpected{
       storage_error("look up", attempts_.path() / claim_name_, code)};
   if (auto there = folder_.is_at_its_path(); there && !*there)
-    return oust(folder_is_gone(path()));
+    return oust(gone_error("the run's folder", path()));
   return oust({ec::conflict, "the run " + path().string() + " was taken by "
                                + holder() + ": the claim attempts/"
                                + claim_name_
@@ -324,7 +318,7 @@ expected<void> run_folder::check_all() const {
   if (there)
     return {};
   std::lock_guard guard{mutex_};
-  return oust(folder_is_gone(path()));
+  return oust(gone_error("the run's folder", path()));
 }
 
 // The caller holds the mutex.

@@ -67,11 +67,9 @@ expected<remote_actor> connect_actor(caf::actor_system& system,
                                      std::set<std::string> interface,
                                      const fs::path& path,
                                      std::chrono::milliseconds timeout) {
-  auto socket = connect_to(path, timeout);
-  if (!socket)
-    return tl::unexpected{std::move(socket.error())};
+  TROUPE_TRY(auto socket, connect_to(path, timeout));
   return greet(system, interface,
-               std::make_unique<socket_link>(std::move(*socket)),
+               std::make_unique<socket_link>(std::move(socket)),
                "the socket " + path.string(), timeout);
 }
 

@@ -88,11 +88,9 @@ private_endpoint::open(caf::actor_system& system, caf::strong_actor_ptr whom,
     doorman = caf::make_counted<pair_doorman>(loop, slot, on_refusal);
     return doorman;
   };
-  auto published =
-    publication::begin(system, std::move(whom), std::move(interface), make);
-  if (!published)
-    return tl::unexpected{std::move(published.error())};
-  return private_endpoint{std::move(*published), std::move(doorman)};
+  TROUPE_TRY(auto published, publication::begin(system, std::move(whom),
+                                                std::move(interface), make));
+  return private_endpoint{std::move(published), std::move(doorman)};
 }
 
 private_endpoint::private_endpoint(publication published,

@@ -143,16 +143,12 @@ expected<published_socket> publish_actor(caf::actor_system& system,
     return failure(ec::invalid_argument,
                    "no actor to publish at " + path.string());
   // To remove the socket, wherever the process is by then.
-  auto place = absolute_path(path);
-  if (!place)
-    return tl::unexpected{std::move(place.error())};
-  auto socket = listen_at(path);
-  if (!socket)
-    return tl::unexpected{std::move(socket.error())};
+  TROUPE_TRY(auto place, absolute_path(path));
+  TROUPE_TRY(auto socket, listen_at(path));
   auto& loop =
     static_cast<unix_doorman::multiplexer&>(system.middleman().backend());
   auto make = [&](std::uint16_t slot) -> caf::io::doorman_ptr {
-    return caf::make_counted<unix_doorman>(loop, socket->release(), slot,
+    return caf::make_counted<unix_doorman>(loop, socket.release(), slot,
                                            on_refusal);
   };
   auto published =
@@ -162,7 +158,7 @@ expected<published_socket> publish_actor(caf::actor_system& system,
     fs::remove(path, ignored);
     return tl::unexpected{std::move(published.error())};
   }
-  return published_socket{std::move(*published), std::move(*place)};
+  return published_socket{std::move(*published), std::move(place)};
 }
 
 } // namespace troupe

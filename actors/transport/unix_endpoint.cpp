@@ -88,12 +88,9 @@ void limit_waiting(int socket, std::chrono::milliseconds timeout) {
 } // namespace
 
 expected<unique_fd> listen_at(const fs::path& path) {
-  auto address = address_of(path);
-  if (!address)
-    return tl::unexpected{std::move(address.error())};
+  TROUPE_TRY(auto address, address_of(path));
   auto folder = path.has_parent_path() ? path.parent_path() : fs::path{"."};
-  if (auto checked = check_folder(folder); !checked)
-    return tl::unexpected{std::move(checked.error())};
+  TROUPE_TRY_VOID(check_folder(folder));
   auto fd =
     unique_fd{socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)};
   if (!fd)
@@ -102,14 +99,12 @@ expected<unique_fd> listen_at(const fs::path& path) {
   fchmod(fd.get(), 0600);
   // Under the lock no process is between its bind and its listen: a socket that
   // refuses connections has no process.
-  auto lock = lock_folder(folder);
-  if (!lock)
-    return tl::unexpected{std::move(lock.error())};
-  auto generic = reinterpret_cast<const sockaddr*>(&*address);
-  auto failed = bind(fd.get(), generic, sizeof(*address)) != 0;
-  if (failed && errno == EADDRINUSE && *lock && is_left_behind(*address)) {
-    ::unlink(address->sun_path);
-    failed = bind(fd.get(), generic, sizeof(*address)) != 0;
+  TROUPE_TRY(auto lock, lock_folder(folder));
+  auto generic = reinterpret_cast<const sockaddr*>(&address);
+  auto failed = bind(fd.get(), generic, sizeof(address)) != 0;
+  if (failed && errno == EADDRINUSE && lock && is_left_behind(address)) {
+    ::unlink(address.sun_path);
+    failed = bind(fd.get(), generic, sizeof(address)) != 0;
   }
   if (failed)
     return system_failure(errno == EADDRINUSE ? ec::conflict : ec::storage,
@@ -121,16 +116,14 @@ expected<unique_fd> listen_at(const fs::path& path) {
 
 expected<unique_fd> connect_to(const fs::path& path,
                                std::chrono::milliseconds timeout) {
-  auto address = address_of(path);
-  if (!address)
-    return tl::unexpected{std::move(address.error())};
+  TROUPE_TRY(auto address, address_of(path));
   auto fd = unique_fd{socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)};
   if (!fd)
     return system_failure(ec::storage, "no socket for " + path.string());
   limit_waiting(fd.get(), timeout);
-  auto generic = reinterpret_cast<const sockaddr*>(&*address);
+  auto generic = reinterpret_cast<const sockaddr*>(&address);
   auto result = uninterrupted(
-    [&] { return ::connect(fd.get(), generic, sizeof(*address)); });
+    [&] { return ::connect(fd.get(), generic, sizeof(address)); });
   if (result != 0 && errno == EAGAIN)
     return failure(ec::timeout,
                    concat("no process accepts connections at the socket ",

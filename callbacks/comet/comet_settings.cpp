@@ -56,10 +56,8 @@ expected<comet_settings> make_comet_settings(const comet_options& options,
                             file["url_override"], "https://www.comet.com")),
                           "COMET_URL_OVERRIDE or url of Comet"));
   x.url = std::move(url);
-  if (auto ok =
-        check_credential(x.api_key, "COMET_API_KEY or api_key of Comet");
-      !ok)
-    return tl::unexpected{ok.error()};
+  TROUPE_TRY_VOID(
+    check_credential(x.api_key, "COMET_API_KEY or api_key of Comet"));
   x.mode = options.mode.value_or(x.api_key.empty() ? comet_mode::offline
                                                    : comet_mode::online);
   auto size = x.experiment_key.size();

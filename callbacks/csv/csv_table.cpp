@@ -160,9 +160,7 @@ expected<void> table::add_columns(const std::vector<std::string>& names) {
 expected<record_file> table::rewritten(std::size_t columns_before) const {
   const auto& path = file_.path();
   auto temporary = new_name(path);
-  auto file = record_file::open(temporary, over_);
-  if (!file)
-    return file;
+  TROUPE_TRY(auto file, record_file::open(temporary, over_));
   const std::string missing(names_.size() - columns_before, ',');
   line_scanner lines;
   bool in_header = true;
@@ -177,13 +175,13 @@ expected<record_file> table::rewritten(std::size_t columns_before) const {
         out += c;
       in_header = in_header && !ends;
     }
-    written = file->append(out);
+    written = file.append(out);
     out.clear();
     return written.has_value();
   };
   auto done = read_chunks(path, file_.size(), copy)
                 .and_then([&] { return written; })
-                .and_then([&] { return file->commit(); })
+                .and_then([&] { return file.commit(); })
                 .and_then([&] { return may_write(over_, path); });
   if (done && ::rename(temporary.c_str(), path.c_str()) != 0)
     done = tl::unexpected{storage_error("replace", path, errno)};

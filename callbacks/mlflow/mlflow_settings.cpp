@@ -251,16 +251,14 @@ std::vector<mlflow_pair> tags_of(const mlflow_options& options,
 
 expected<mlflow_settings> resolve_mlflow(const mlflow_options& options,
                                          const fs::path& run_path) {
-  auto result =
-    settings_at(given_address(options.tracking_uri, "MLFLOW_TRACKING_URI"),
-                options, run_path);
-  if (!result)
-    return result;
+  TROUPE_TRY(auto result, settings_at(given_address(options.tracking_uri,
+                                                    "MLFLOW_TRACKING_URI"),
+                                      options, run_path));
   auto text = environment_variable("MLFLOW_HTTP_REQUEST_TIMEOUT");
   long seconds = 0;
   std::from_chars(text.data(), text.data() + text.size(), seconds);
   if (seconds > 0)
-    result->timeout = std::chrono::seconds{seconds};
+    result.timeout = std::chrono::seconds{seconds};
   return result;
 }
 

@@ -146,11 +146,9 @@ event_files::replace_params(std::chrono::system_clock::time_point time,
       return {};
   }
   auto temporary = unfinished(folder_);
-  auto done = may_write(over_, path);
-  if (!done)
-    return done;
+  TROUPE_TRY_VOID(may_write(over_, path));
   ::unlink(temporary.c_str());
-  done = write_new_file(temporary, records).and_then([&] {
+  auto done = write_new_file(temporary, records).and_then([&] {
     return may_write(over_, path);
   });
   if (done && ::rename(temporary.c_str(), path.c_str()) != 0)

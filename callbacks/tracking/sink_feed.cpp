@@ -338,10 +338,8 @@ expected<void> sink_feed::save() {
 }
 
 expected<std::uint64_t> sink_feed::unsent() const {
-  auto offset = reader_ ? reader_->offset() : unread();
-  if (!offset)
-    return offset;
-  TROUPE_TRY(auto rest, record_reader::open(run_.path, *offset, {}, 0));
+  TROUPE_TRY(auto offset, reader_ ? reader_->offset() : unread());
+  TROUPE_TRY(auto rest, record_reader::open(run_.path, offset, {}, 0));
   for (std::uint64_t count = held_.size();; ++count) {
     TROUPE_TRY(auto record, rest.next());
     if (!record)

@@ -172,15 +172,11 @@ expected<void> wandb_sink::open() {
   auto is_own = fragment_ && fragment_->name() == place_.fragment;
   if (!is_own || place_.closed)
     return begin_fragment();
-  auto log = wandb_log::reopen(
-    fragment_->log(), place_.size,
-    [&](std::string_view record) {
-      place_.steps.take(see_wandb_record(record));
-    },
-    run_.cancelled);
-  if (!log)
-    return tl::unexpected{log.error()};
-  log_ = std::move(*log);
+  auto take = [&](std::string_view record) {
+    place_.steps.take(see_wandb_record(record));
+  };
+  TROUPE_TRY(log_, wandb_log::reopen(fragment_->log(), place_.size, take,
+                                     run_.cancelled));
   return {};
 }
 

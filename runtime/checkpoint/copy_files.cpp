@@ -210,20 +210,17 @@ for_each_file(const source_folder& from, const target_folder& target,
        i.increment(code)) {
     auto name = i->path().filename();
     TROUPE_TRY(auto found, look_up(i->path()));
-    auto ok = expected<void>{};
     if (found.is_folder()) {
       TROUPE_TRY(auto folder, enter(i->path(), &from, targets));
-      ok = target.below(name).and_then([&](const target_folder& to) {
+      TROUPE_TRY_VOID(target.below(name).and_then([&](const target_folder& to) {
         return for_each_file(folder, to, targets, place);
-      });
+      }));
     } else {
       TROUPE_TRY(auto stays,
                  from.above ? false : is_source_only(from.path, name.string()));
       if (!stays && !is_unfinished_copy(i->path()))
-        ok = place(i->path(), target, name, from);
+        TROUPE_TRY_VOID(place(i->path(), target, name, from));
     }
-    if (!ok)
-      return ok;
   }
   if (code)
     return tl::unexpected{storage_error("list", from.path, code.value())};

@@ -130,11 +130,10 @@ expected<void> list_files(const held_folder& folder, const std::string& above,
                      (folder.path() / name).string()
                        + " is neither a file nor a folder; a checkpoint holds "
                          "nothing else");
-    auto ok = folder.existing(name).and_then([&](const held_folder& below) {
-      return list_files(below, above + name + '/', result);
-    });
-    if (!ok)
-      return ok;
+    TROUPE_TRY_VOID(
+      folder.existing(name).and_then([&](const held_folder& below) {
+        return list_files(below, above + name + '/', result);
+      }));
   }
   return {};
 }
@@ -253,18 +252,13 @@ expected<checkpoint_part> staged_checkpoint::seal(std::uint64_t index,
 
 // Renames the folder to where the commit looks for this rank's files.
 expected<held_folder> staged_checkpoint::hand_over(const std::string& staging) {
-  auto above = checkpoints_.make_folder(staging);
-  if (!above)
-    return above;
+  TROUPE_TRY(auto above, checkpoints_.make_folder(staging));
   // Left by a failed start of the same attempt.
   auto to = rank_folder(rank_);
-  if (auto ok = above->remove_file(rank_list_file(rank_)).and_then([&] {
-        return above->remove_tree(to);
-      });
-      !ok)
-    return tl::unexpected{ok.error()};
+  TROUPE_TRY_VOID(above.remove_file(rank_list_file(rank_)));
+  TROUPE_TRY_VOID(above.remove_tree(to));
   TROUPE_TRY_VOID(
-    checkpoints_.rename_new(path_.filename().string(), *above, to));
+    checkpoints_.rename_new(path_.filename().string(), above, to));
   path_.clear();
   return above;
 }

@@ -160,9 +160,7 @@ expected<std::optional<report_batch>>
 rank_meetings::add(rank_report x, bool waits, time_point now) {
   auto rank = x.rank;
   auto index = x.index;
-  auto batch = reports_.add(std::move(x), now);
-  if (!batch)
-    return batch;
+  TROUPE_TRY(auto batch, reports_.add(std::move(x), now));
   if (waits)
     block(rank, index, now);
   else if (index >= first_ + ahead_)

@@ -141,18 +141,18 @@ expected<void> held_folder::make_folders(const fs::path& path) const {
 }
 
 expected<held_folder> held_folder::existing(const fs::path& path) const {
-  expected<held_folder> result = held_folder{};
+  if (path.empty())
+    return duplicate();
+  held_folder result;
   auto above = folder_.get();
   auto whole = path_;
   for (auto& name : path) {
     whole /= name;
-    auto next = open_at(above, name.c_str(), whole);
-    if (!next)
-      return next;
+    TROUPE_TRY(auto next, open_at(above, name.c_str(), whole));
     result = std::move(next); // Closes the one above.
-    above = result->folder_.get();
+    above = result.folder_.get();
   }
-  return path.empty() ? duplicate() : std::move(result);
+  return result;
 }
 
 expected<unique_fd> held_folder::open_file(const std::string& name, int flags,

@@ -47,26 +47,23 @@ expected<callback_cursor> callback_cursor::open_file_of(run_store& store) {
 }
 
 expected<callback_cursor> callback_cursor::open(run_store& store) {
-  auto result = open_file_of(store);
-  if (!result)
-    return result;
-  TROUPE_TRY(auto count, result->count());
-  result->stored_ = store.next_report();
-  store.hold_checkpoints(std::min(count, result->stored_));
-  if (count < result->stored_) {
+  TROUPE_TRY(auto result, open_file_of(store));
+  TROUPE_TRY(auto count, result.count());
+  result.stored_ = store.next_report();
+  store.hold_checkpoints(std::min(count, result.stored_));
+  if (count < result.stored_) {
     TROUPE_TRY(auto kept, store.hold_checkpoints_again(count));
     for (auto& x : kept)
-      result->kept_.emplace(x.index, std::move(x.data));
+      result.kept_.emplace(x.index, std::move(x.data));
     TROUPE_TRY(auto reader,
                batch_reader::open(store.folder().journal_file(), count));
-    auto first = reader.next(); // Finding it may take long.
-    if (!first)
-      return tl::unexpected{first.error()};
-    result->pending_ = std::move(reader);
-    result->first_ = std::move(*first);
-    result->next_ = count;
+    // Finding the first one may take long.
+    TROUPE_TRY(auto first, reader.next());
+    result.pending_ = std::move(reader);
+    result.first_ = std::move(first);
+    result.next_ = count;
   }
-  TROUPE_TRY_VOID(result->set_count(std::min(count, result->stored_)));
+  TROUPE_TRY_VOID(result.set_count(std::min(count, result.stored_)));
   return result;
 }
 

@@ -24,17 +24,15 @@ using manifests = std::vector<std::pair<std::string, manifest>>;
 expected<manifest> checkpoint_store::verify(const std::string& name,
                                             std::uint64_t index,
                                             std::uint64_t attempt) const {
-  auto found = read_manifest(checkpoints_, name);
-  if (!found)
-    return found;
-  if (found->index != index || found->attempt != attempt)
+  TROUPE_TRY(auto found, read_manifest(checkpoints_, name));
+  if (found.index != index || found.attempt != attempt)
     return failure(ec::corrupt,
                    concat((checkpoints_.path() / name).string(),
-                          " holds report ", found->index, " of attempt ",
-                          found->attempt, ", the run's state says report ",
+                          " holds report ", found.index, " of attempt ",
+                          found.attempt, ", the run's state says report ",
                           index, " of attempt ", attempt));
-  return verify_files(checkpoints_, name, *found).map([&] {
-    return std::move(*found);
+  return verify_files(checkpoints_, name, found).map([&] {
+    return std::move(found);
   });
 }
 

@@ -147,11 +147,9 @@ expected<kept_checkpoint> checkpoint_store::commit(std::uint64_t attempt,
   remove_evicted([&](auto& x) { return x.name == *name; });
   // After the save as well: no state names what lies in a folder that was
   // replaced.
-  if (auto ok = commit_folder(checkpoints_, batch, std::move(description),
-                              [this] { return check(); })
-                  .and_then([this] { return check_place(); });
-      !ok)
-    return tl::unexpected{ok.error()};
+  TROUPE_TRY_VOID(commit_folder(checkpoints_, batch, std::move(description),
+                                [this] { return check(); }));
+  TROUPE_TRY_VOID(check_place());
   // Whatever becomes of the state now, the new checkpoint stays: the state on
   // the disk may name it, and if not, the next start adopts it.
   TROUPE_TRY_VOID(save(std::move(registry), evicted));

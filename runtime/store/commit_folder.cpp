@@ -32,12 +32,9 @@ public:
   }
 
   expected<void> sync_folders() const {
-    for (auto& folder : folders_) {
-      auto ok = whole_.existing(folder).and_then(
-        [](const held_folder& x) { return x.sync(); });
-      if (!ok)
-        return ok;
-    }
+    for (auto& folder : folders_)
+      TROUPE_TRY_VOID(whole_.existing(folder).and_then(
+        [](const held_folder& x) { return x.sync(); }));
     return whole_.sync();
   }
 

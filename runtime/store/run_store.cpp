@@ -30,11 +30,9 @@ constexpr auto agents_ending = std::chrono::seconds{5};
 
 expected<void> run_store::note_events(std::vector<store_event> events) {
   for (auto& x : events) {
-    auto noted = x.stored ? expected<void>{} : append_ours([&] {
-      return journal_->append_event(x.kind, attempt_, x.fields);
-    });
-    if (!noted)
-      return noted;
+    if (!x.stored)
+      TROUPE_TRY_VOID(append_ours(
+        [&] { return journal_->append_event(x.kind, attempt_, x.fields); }));
     std::lock_guard guard{notes_mutex_};
     events_.push_back(std::move(x));
   }
@@ -248,11 +246,9 @@ expected<void> run_store::append(std::uint64_t attempt,
                                  const report_batch& batch,
                                  const std::string& checkpoint,
                                  double checkpoint_s) {
-  auto stored = append_ours([&] {
+  TROUPE_TRY_VOID(append_ours([&] {
     return journal_->append_batch(attempt, batch, checkpoint, checkpoint_s);
-  });
-  if (!stored)
-    return stored;
+  }));
   {
     auto last = batch.values.empty() ? packed_metrics{} : batch.values[0];
     std::lock_guard guard{notes_mutex_};

@@ -168,7 +168,7 @@ expected<saved_run> saved_run_from_json(const std::string& text,
                                         std::size_t newest) {
   auto what = state_file(run.path()).string();
   std::vector<std::size_t> lacking;
-  auto state = verify_sum(text, what).and_then([&] {
+  auto read = [&] {
     return json::read<saved_run>(text, what, [&](const json::document& x) {
       auto result = json::from_fields<saved_run>(x);
       if (!result.retention.checkpoint_score_attribute.empty())
@@ -183,10 +183,9 @@ expected<saved_run> saved_run_from_json(const std::string& text,
       }
       return result;
     });
-  });
-  if (!state)
-    return state;
-  return read_long_values(std::move(*state), run, lacking);
+  };
+  TROUPE_TRY(auto state, verify_sum(text, what).and_then(read));
+  return read_long_values(std::move(state), run, lacking);
 }
 
 expected<std::optional<saved_run>> load_run(const fs::path& run_path,

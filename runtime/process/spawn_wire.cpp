@@ -7,6 +7,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "troupe/runtime/enum_value.hpp"
 #include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
@@ -84,12 +85,12 @@ expected<rank_end> decode_rank_end(std::string_view bytes) {
   spawn_reader in{bytes};
   rank_end x;
   x.id = in.number();
-  auto how = in.number();
+  auto how = enum_value<process_exit::kind>(in.number());
   x.how.code = static_cast<int>(in.number());
   x.how.termination_message = in.text();
-  if (!in.ok() || how > static_cast<std::uint64_t>(process_exit::kind::lost))
+  if (!in.ok() || !how)
     return failure(ec::protocol, "a spawner sent an end of an unknown kind");
-  x.how.how = static_cast<process_exit::kind>(how);
+  x.how.how = *how;
   return x;
 }
 

@@ -216,6 +216,11 @@ metrics to_metrics(const document& x) {
   return result;
 }
 
+unknown_format unknown_code(const document& x) {
+  return unknown_format{"has a code " + x.dump()
+                        + " that this version does not know"};
+}
+
 void check_format(const document& x, int known, const char* name,
                   std::optional<int> oldest) {
   auto found = to_unsigned(field(x, name));

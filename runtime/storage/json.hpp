@@ -11,6 +11,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "troupe/runtime/enum_value.hpp"
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/metrics/packed_metrics.hpp"
 
@@ -163,15 +164,26 @@ std::string to_name(const std::string& x);
 /// 64 bits as `checksum_text` wrote them.
 std::uint64_t to_checksum(const document& x);
 
-/// The value of an enum that was written as its number. One above *last* comes
-/// from a later version: `unknown_format`.
+/// *x*, the number of a value of an enum, comes from a later version.
+unknown_format unknown_code(const document& x);
+
+/// The value of an enum that was written as its number: at most that of *last*,
+/// otherwise `unknown_format`.
 template <class Enum>
 Enum to_enum(const document& x, Enum last) {
   auto number = to_unsigned(x);
   if (number > static_cast<std::uint64_t>(last))
-    throw unknown_format{"has a code " + x.dump()
-                         + " that this version does not know"};
+    throw unknown_code(x);
   return static_cast<Enum>(number);
+}
+
+/// The same of an enum that travels in messages, too: its `inspect` knows the
+/// last value.
+template <class Enum>
+Enum to_enum(const document& x) {
+  if (auto value = enum_value<Enum>(to_unsigned(x)))
+    return *value;
+  throw unknown_code(x);
 }
 
 /// What `json::append` wrote, with every type as it was.

@@ -38,12 +38,13 @@ struct field_as {
   Read read;
 };
 
-/// An enum as its number, at most that of *last*.
-template <class Enum>
-auto number_of(Enum& x, Enum last) {
+/// An enum as its number, which `to_enum` reads: at most that of *last*, if one
+/// is given.
+template <class Enum, std::same_as<Enum>... Last>
+auto number_of(Enum& x, Last... last) {
   return field_as{
     [&x](std::string& out) { append_number(out, static_cast<unsigned>(x)); },
-    [&x, last](const document& in) { x = to_enum(in, last); }};
+    [&x, last...](const document& in) { x = to_enum<Enum>(in, last...); }};
 }
 
 inline double to_seconds(const document& us) {

@@ -63,14 +63,14 @@ template <class Fields>
 void fields_of(Fields& f, std::pair<int, rank_failure>& x) {
   auto& [rank, cause] = x;
   f("rank", rank);
-  f("kind", number_of(cause.kind, rank_failure::kind_type::misuse));
+  f("kind", number_of(cause.kind));
   f("code", cause.code)("pid", cause.pid)("host", cause.host);
   f("what", cause.what);
 }
 
 template <class Fields>
 void fields_of(Fields& f, run_error& x) {
-  f("code", number_of(x.code, last_ec))("message", x.message);
+  f("code", number_of(x.code))("message", x.message);
   std::vector<std::pair<int, rank_failure>> ranks{x.ranks.begin(),
                                                   x.ranks.end()};
   f("ranks", ranks);

@@ -100,7 +100,7 @@ template <class Fields>
 void fields_of(Fields& f, end_line& x) {
   auto& y = x.content;
   f("event", x.kind)("time", y.time)("reason", y.reason);
-  f("status", number_of(y.status, run_status_kind::preempted));
+  f("status", number_of(y.status));
 }
 
 template <class Fields>
@@ -109,7 +109,7 @@ void fields_of(Fields& f, trial_line& x) {
   f("event", x.kind)("trial", y.index)("params", y.params);
   if (x.kind != ended)
     return;
-  f("status", number_of(y.status, run_status_kind::preempted));
+  f("status", number_of(y.status));
   f("score", y.score)("metrics", y.metrics)("reports", y.reports);
   f("seconds", y.seconds)("reason", y.reason);
 }

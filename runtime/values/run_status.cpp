@@ -1,5 +1,7 @@
 #include "troupe/runtime/values/run_status.hpp"
 
+#include "troupe/runtime/enum_value.hpp"
+
 namespace troupe {
 
 using namespace internal;
@@ -22,10 +24,8 @@ std::string_view to_string(run_status_kind x) noexcept {
 
 std::optional<run_status_kind>
 run_status_from_string(std::string_view name) noexcept {
-  for (auto x : {run_status_kind::running, run_status_kind::finished,
-                 run_status_kind::errored, run_status_kind::aborted,
-                 run_status_kind::preempted})
-    if (to_string(x) == name)
+  for (std::uint64_t i = 0; auto x = enum_value<run_status_kind>(i); ++i)
+    if (to_string(*x) == name)
       return x;
   return std::nullopt;
 }

@@ -11,6 +11,8 @@ struct listed_part {
   std::uint8_t small = 0;
 };
 
+enum class listed_order { max, min }; // It does not travel.
+
 struct listed {
   bool flag = false;
   std::int64_t number = 0;
@@ -22,6 +24,7 @@ struct listed {
   std::vector<double> numbers;
   std::map<std::string, metrics> by_name;
   ec code = ec::none;
+  listed_order order = listed_order::max;
   double seconds = 0;
   std::string later = "before";
 };
@@ -36,7 +39,8 @@ void fields_of(Fields& f, listed& x) {
   f.format(3, 2)("flag", x.flag)("number", x.number)("perhaps", x.perhaps);
   f.if_set("left_out", x.left_out)("text", x.text)("values", x.values);
   f("parts", x.parts)("numbers", x.numbers)("by_name", x.by_name);
-  f("code", number_of(x.code, last_ec))("us", us_of(x.seconds));
+  f("code", number_of(x.code))("order", number_of(x.order, listed_order::min));
+  f("us", us_of(x.seconds));
   f.added("later", x.later);
 }
 
@@ -55,6 +59,7 @@ std::string example() {
            .numbers = {1, std::numeric_limits<double>::infinity()},
            .by_name = {{"\xfe", {{"b", 1}}}, {"\"", {}}},
            .code = ec::storage,
+           .order = listed_order::min,
            .seconds = 0.25,
            .later = "now"};
   return open_object(x) + '}';
@@ -74,6 +79,7 @@ TEST(json_fields_test, writes_fields_in_order_and_reads_them_back) {
 "by_name":{"\"":{},
 "\u0000fe":{"b":1}},
 "code":5,
+"order":1,
 "us":250000,
 "later":"now"})");
   auto x = from(text);
@@ -99,7 +105,10 @@ TEST(json_fields_test, refuses_what_a_field_cannot_hold) {
   EXPECT_EQ(with("\"number\"", "\"other\""), ec::corrupt);
   EXPECT_EQ(with("\"format\":3", "\"format\":4"), ec::unsupported);
   EXPECT_EQ(with("\"format\":3", "\"format\":1"), ec::unsupported);
-  EXPECT_EQ(with("\"code\":5", "\"code\":200"), ec::unsupported);
+  auto unknown = concat("\"code\":", static_cast<int>(last_ec) + 1);
+  EXPECT_EQ(with("\"code\":5", unknown), ec::unsupported);
+  EXPECT_EQ(with("\"code\":5", "\"code\":261"), ec::unsupported);
+  EXPECT_EQ(with("\"order\":1", "\"order\":2"), ec::unsupported);
 }
 
 TEST(json_fields_test, keeps_the_default_of_a_field_that_was_added_later) {

@@ -50,14 +50,10 @@ bool is_of_a_run(std::string_view name) {
 // Readers look for "tfevents" in the name.
 expected<void> set_aside(const fs::path& path) {
   auto rest = path.filename().string().substr(event_prefix.size());
-  for (int number = 1;; ++number) {
-    auto name = concat("former.", rest);
-    if (number > 1)
-      name += concat('.', number);
-    auto done = rename_new(path, path.parent_path() / name);
-    if (done || done.error().code != ec::conflict)
-      return done;
-  }
+  return rename_to_free(path, [&](int number) {
+    return number == 1 ? concat("former.", rest)
+                       : concat("former.", rest, '.', number);
+  });
 }
 
 } // namespace

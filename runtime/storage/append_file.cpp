@@ -91,20 +91,14 @@ expected<void> may_write(const std::stop_token& over, const fs::path& path) {
   return {};
 }
 
-namespace {
-
-// Renames *path* to the first free name of `<path>.1`, `<path>.2`, …
-expected<void> set_aside(const fs::path& path) {
+expected<void> rename_to_free(const fs::path& path,
+                              const std::function<std::string(int)>& name_of) {
   for (int number = 1;; ++number) {
-    auto kept = path;
-    kept += concat('.', number);
-    auto done = rename_new(path, kept);
+    auto done = rename_new(path, path.parent_path() / name_of(number));
     if (done || done.error().code != ec::conflict)
-      return done.and_then([&] { return sync_folder(path.parent_path()); });
+      return done;
   }
 }
-
-} // namespace
 
 expected<record_file> record_file::open(const fs::path& path,
                                         const std::stop_token& over) {
@@ -135,9 +129,12 @@ expected<record_file> record_file::open_new(const fs::path& path,
   auto file = open(path, over);
   if (!file || file->size() == 0)
     return file;
-  return may_write(over, path)
-    .and_then([&] { return set_aside(path); })
-    .and_then([&] { return open(path, over); });
+  TROUPE_TRY_VOID(may_write(over, path));
+  TROUPE_TRY_VOID(rename_to_free(path, [&](int number) {
+    return concat(path.filename().string(), '.', number);
+  }));
+  TROUPE_TRY_VOID(sync_folder(path.parent_path()));
+  return open(path, over);
 }
 
 expected<void> record_file::cut(std::uint64_t size) {

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <stop_token>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -69,6 +71,11 @@ private:
 /// `ec::stopped` once a stop is requested through *over*: *path* may then
 /// belong to another driver of the run and must not be changed.
 expected<void> may_write(const std::stop_token& over, const fs::path& path);
+
+/// Renames *path* to the first of the names `name_of(1)`, `name_of(2)`, … that
+/// is free in its folder. The new name is not durable.
+expected<void> rename_to_free(const fs::path& path,
+                              const std::function<std::string(int)>& name_of);
 
 /// A tracker's file, which grows by batches: a batch is there completely or not
 /// at all.

@@ -14,6 +14,7 @@
 #include <cstdlib>
 #include <ctime>
 
+#include "troupe/runtime/process/would_block.hpp"
 #include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
@@ -160,7 +161,7 @@ std::size_t write_console(int fd, std::string_view text,
     if (written >= 0) {
       text.remove_prefix(static_cast<std::size_t>(written));
       give_up = clock::now() + patience;
-    } else if (errno != EAGAIN && errno != EINTR) {
+    } else if (!is_temporary(errno)) {
       return 0;
     } else if (left <= milliseconds{0}) {
       break;

@@ -15,6 +15,7 @@
 
 #include "troupe/runtime/process/internet_socket.hpp"
 #include "troupe/runtime/process/threads.hpp"
+#include "troupe/runtime/process/would_block.hpp"
 #include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
@@ -218,7 +219,7 @@ private:
     for (int i = 0; i < max_accepts; ++i) {
       unique_fd socket{::accept4(listener_.get(), nullptr, nullptr,
                                  SOCK_NONBLOCK | SOCK_CLOEXEC)};
-      if (!socket && (errno == EAGAIN || errno == EWOULDBLOCK))
+      if (!socket && would_block(errno))
         return;
       if (!socket && is_short_of_resources(errno))
         return pause(std::system_category().message(errno));

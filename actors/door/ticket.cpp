@@ -14,6 +14,7 @@
 
 #include "troupe/runtime/hosts/network_addresses.hpp"
 #include "troupe/runtime/process/descriptor.hpp"
+#include "troupe/runtime/process/would_block.hpp"
 #include "troupe/runtime/text.hpp"
 #include "troupe/runtime/whole_number.hpp"
 
@@ -217,7 +218,7 @@ expected<ticket> read_ticket(int fd, std::chrono::milliseconds limit,
                : ::read(fd, text.data() + before, text.size() - before);
     auto problem = errno;
     text.resize(before + static_cast<std::size_t>(std::max<ssize_t>(n, 0)));
-    if (n < 0 && (problem == EINTR || problem == EAGAIN))
+    if (n < 0 && is_temporary(problem))
       continue;
     if (n < 0) {
       secret_bytes::wipe(text);

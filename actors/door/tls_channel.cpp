@@ -13,6 +13,7 @@
 
 #include "troupe/actors/door/openssl.hpp"
 #include "troupe/runtime/process/internet_socket.hpp"
+#include "troupe/runtime/process/would_block.hpp"
 #include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
@@ -30,7 +31,7 @@ struct wire_functions {
       return -1;
     }
     auto n = ::recv(x.socket, to, static_cast<std::size_t>(size), MSG_DONTWAIT);
-    if (n < 0 && is_temporary())
+    if (n < 0 && is_temporary(errno))
       BIO_set_retry_read(bio);
     else if (n < 0)
       x.problem = errno;
@@ -45,7 +46,7 @@ struct wire_functions {
     x.problem = 0;
     auto n = ::send(x.socket, from, static_cast<std::size_t>(size),
                     MSG_DONTWAIT | MSG_NOSIGNAL);
-    if (n < 0 && is_temporary())
+    if (n < 0 && is_temporary(errno))
       BIO_set_retry_write(bio);
     else if (n < 0)
       x.problem = errno;
@@ -54,10 +55,6 @@ struct wire_functions {
 
   static long control(BIO*, int what, long, void*) {
     return what == BIO_CTRL_FLUSH ? 1 : 0;
-  }
-
-  static bool is_temporary() {
-    return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
   }
 
   static BIO_METHOD* method() {

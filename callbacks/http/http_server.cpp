@@ -17,6 +17,7 @@
 
 #include "troupe/callbacks/encoding/percent.hpp"
 #include "troupe/runtime/process/internet_socket.hpp"
+#include "troupe/runtime/process/would_block.hpp"
 #include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
@@ -33,10 +34,6 @@ std::string text_of(const served_answer& x, bool with_body) {
     head += concat("\r\nContent-Length: ", x.body.size());
   head += concat("\r\nConnection: close\r\n", x.fields, "\r\n");
   return with_body ? head + x.body : head;
-}
-
-bool is_not_ready() {
-  return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
 }
 
 /// The request whose head is *text*; nothing if it is not HTTP/1.
@@ -209,7 +206,7 @@ void http_server::accept_one() {
   unique_fd socket{
     ::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC)};
   if (!socket) {
-    if (!is_not_ready())
+    if (!is_temporary(errno))
       next_accept_ = clock::now() + accept_pause;
     return;
   }
@@ -228,7 +225,7 @@ bool http_server::handle(connection& x, short ready) {
     char buffer[4096];
     auto n = ::recv(x.socket.get(), buffer, sizeof(buffer), 0);
     if (n <= 0)
-      return n < 0 && is_not_ready();
+      return n < 0 && is_temporary(errno);
     if (x.answered || x.query)
       return true;
     x.input.append(buffer, static_cast<std::size_t>(n));
@@ -250,7 +247,7 @@ bool http_server::send_rest(connection& x) {
   auto n =
     ::send(x.socket.get(), x.output.data(), x.output.size(), MSG_NOSIGNAL);
   if (n < 0)
-    return is_not_ready();
+    return is_temporary(errno);
   x.output.erase(0, static_cast<std::size_t>(n));
   if (!x.output.empty())
     return true;

@@ -20,6 +20,7 @@
 #include "troupe/runtime/process/secrets.hpp"
 #include "troupe/runtime/process/start_program.hpp"
 #include "troupe/runtime/process/threads.hpp"
+#include "troupe/runtime/process/would_block.hpp"
 #include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
@@ -293,7 +294,7 @@ private:
       auto n = uninterrupted([&] {
         return ::write(x.input.get(), x.to_write.data(), x.to_write.size());
       });
-      if (n < 0 && errno == EAGAIN)
+      if (n < 0 && would_block(errno))
         return;
       if (n < 0) { // It has closed its input, and will end.
         x.to_write.clear();
@@ -312,7 +313,7 @@ private:
     for (std::size_t total = 0; x.errors && total < limit;) {
       auto n = uninterrupted(
         [&] { return ::read(x.errors.get(), bytes, sizeof(bytes)); });
-      if (n < 0 && errno == EAGAIN)
+      if (n < 0 && would_block(errno))
         return;
       if (n <= 0) {
         x.errors.reset();

@@ -12,6 +12,7 @@
 
 #include "troupe/runtime/process/descriptor.hpp"
 #include "troupe/runtime/process/threads.hpp"
+#include "troupe/runtime/process/would_block.hpp"
 #include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
@@ -67,7 +68,7 @@ private:
       if (::poll(waits, 2, -1) < 0)
         continue;
       auto n = ::read(reader_.get(), bytes, sizeof(bytes));
-      if (n == 0 || (n < 0 && errno == EAGAIN && waits[1].revents != 0))
+      if (n == 0 || (n < 0 && would_block(errno) && waits[1].revents != 0))
         break;
       if (n < 0)
         continue;

@@ -13,6 +13,7 @@
 #include "troupe/runtime/process/descriptor.hpp"
 #include "troupe/runtime/process/spawner.hpp"
 #include "troupe/runtime/process/threads.hpp"
+#include "troupe/runtime/process/would_block.hpp"
 
 namespace troupe::internal {
 namespace {
@@ -285,7 +286,7 @@ void spawner_connection::check_answers() {
 
 void spawner_connection::receive() {
   auto n = frames_.receive(link_.socket.get());
-  if (n == 0 || (n < 0 && errno != EINTR && errno != EAGAIN))
+  if (n == 0 || (n < 0 && !is_temporary(errno)))
     return lose_spawner({});
   if (n < 0)
     return;
@@ -358,7 +359,7 @@ void spawner_connection::send() {
     link_.socket.get(), std::string_view{sending_.bytes}.substr(sending_.sent),
     sending_.descriptors, MSG_DONTWAIT);
   if (n < 0) {
-    if (errno != EAGAIN && errno != EINTR)
+    if (!is_temporary(errno))
       lose_spawner({});
     return;
   }

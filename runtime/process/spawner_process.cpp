@@ -17,6 +17,7 @@
 #include "troupe/runtime/process/descriptor.hpp"
 #include "troupe/runtime/process/process_exit.hpp"
 #include "troupe/runtime/process/processes.hpp"
+#include "troupe/runtime/process/would_block.hpp"
 
 namespace troupe::internal {
 namespace {
@@ -157,7 +158,7 @@ std::string spawner_loop::receive(std::size_t size,
     await_socket();
     auto n = receive_with_descriptors(socket_.get(), bytes.data() + done,
                                       size - done, descriptors);
-    if (n == 0 || (n < 0 && errno != EINTR && errno != EAGAIN))
+    if (n == 0 || (n < 0 && !is_temporary(errno)))
       finish();
     done += static_cast<std::size_t>(std::max<ssize_t>(n, 0));
   }

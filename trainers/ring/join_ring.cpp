@@ -12,6 +12,7 @@
 
 #include "troupe/runtime/process/internet_socket.hpp"
 #include "troupe/runtime/process/secrets.hpp"
+#include "troupe/runtime/process/would_block.hpp"
 #include "troupe/runtime/text.hpp"
 #include "troupe/runtime/whole_number.hpp"
 #include "troupe/trainers/ring/ring_greeting.hpp"
@@ -137,7 +138,7 @@ private:
                                  SOCK_NONBLOCK | SOCK_CLOEXEC)};
       if (!socket) {
         // Without descriptors it stays in the queue, and the port readable.
-        if (errno != EAGAIN && errno != EWOULDBLOCK)
+        if (!would_block(errno))
           next_visit_ = join_clock::now() + call_pause;
         return;
       }

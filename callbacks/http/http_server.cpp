@@ -174,18 +174,8 @@ expected<void> http_server::serve(std::span<pollfd> others,
     waits.push_back({listener_.get(), POLLIN, 0});
   else if (connections_.size() < max_connections)
     until = std::min(until, next_accept_);
-  auto left = std::chrono::ceil<std::chrono::milliseconds>(
-    std::max(until - clock::now(), clock::duration{0}));
-  auto timeout =
-    until == clock::time_point::max()
-      ? -1
-      : static_cast<int>(std::min<std::int64_t>(left.count(), 1 << 30));
-  if (::poll(waits.data(), waits.size(), timeout) < 0) {
-    if (errno != EINTR)
-      return system_failure(ec::storage, "cannot wait for clients");
-    for (auto& x : waits)
-      x.revents = 0;
-  }
+  if (wait_until_ready(waits, until) == wait_outcome::failed)
+    return system_failure(ec::storage, "cannot wait for clients");
   for (std::size_t i = 0; i < others.size(); ++i)
     others[i].revents = waits[i].revents;
   std::vector<connection> rest;

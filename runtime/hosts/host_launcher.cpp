@@ -247,22 +247,16 @@ private:
 
   void wait() {
     std::vector<pollfd> waits{{wake_.fd(), POLLIN, 0}};
-    std::optional<steady::time_point> due;
+    auto due = steady::time_point::max();
     for (const auto& x : running_) {
       waits.push_back({x.program.process.get(), POLLIN, 0});
       waits.push_back({x.errors.get(), POLLIN, 0});
       if (!x.to_write.empty())
         waits.push_back({x.input.get(), POLLOUT, 0});
-      if (x.ending != ending_step::none && (!due || x.due < *due))
-        due = x.due;
+      if (x.ending != ending_step::none)
+        due = std::min(due, x.due);
     }
-    int timeout = -1;
-    if (due) {
-      auto left =
-        std::chrono::ceil<std::chrono::milliseconds>(*due - steady::now());
-      timeout = std::max(0, static_cast<int>(left.count()));
-    }
-    ::poll(waits.data(), waits.size(), timeout);
+    wait_until_ready(waits, due);
     if (waits.front().revents != 0)
       wake_.clear();
   }

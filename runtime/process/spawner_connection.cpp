@@ -32,12 +32,6 @@ constexpr const char* no_answer = "did not answer for 2 s and was killed";
 
 std::atomic<std::uint64_t> losses = 0;
 
-int milliseconds_until(std::chrono::steady_clock::time_point x) {
-  auto left = std::chrono::ceil<std::chrono::milliseconds>(
-    x - std::chrono::steady_clock::now());
-  return static_cast<int>(std::max<std::int64_t>(0, left.count()));
-}
-
 } // namespace
 
 std::uint64_t spawner_losses() noexcept {
@@ -183,7 +177,7 @@ void spawner_connection::wait() {
   if (sends)
     waits[1].events |= POLLOUT;
   auto watched = watch_processes(waits);
-  if (::poll(waits.data(), waits.size(), time_left()) < 0)
+  if (wait_until_ready(waits, next_deadline()) == wait_outcome::failed)
     return;
   if (waits[0].revents != 0)
     wake_.clear();
@@ -199,15 +193,15 @@ void spawner_connection::wait() {
   check_answers();
 }
 
-int spawner_connection::time_left() const {
+spawner_connection::clock::time_point
+spawner_connection::next_deadline() const {
   std::lock_guard guard{mutex_};
-  std::optional<clock::time_point> first;
+  auto result = clock::time_point::max();
   if (link_.socket && !ready_)
-    first = deadline_;
+    result = deadline_;
   for (const auto& [id, process] : processes_)
-    if (process.due && (!first || *process.due < *first))
-      first = process.due;
-  return first ? milliseconds_until(*first) : -1;
+    result = std::min(result, process.due.value_or(result));
+  return result;
 }
 
 std::vector<spawner_connection::process_id>

@@ -110,8 +110,8 @@ private:
   void recover() noexcept;
   bool ensure_spawner();
   void wait();
-  /// Milliseconds until something is due; -1: nothing is.
-  int time_left() const;
+  /// When the next answer is due; `max()`: none is.
+  clock::time_point next_deadline() const;
   /// What to poll besides the spawner: the existing processes, by their
   /// pidfds.
   std::vector<process_id> watch_processes(std::vector<pollfd>& waits);

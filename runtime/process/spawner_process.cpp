@@ -133,13 +133,9 @@ void spawner_loop::await_socket() {
     std::vector<pollfd> waits{{socket_.get(), POLLIN, 0},
                               {parent_process_.get(), POLLIN, 0}};
     watch_ends(waits);
-    int timeout_ms = -1;
-    if (!endings_.empty())
-      timeout_ms = static_cast<int>(
-        std::max<std::int64_t>(0, std::chrono::ceil<std::chrono::milliseconds>(
-                                    endings_.front().due - clock_type::now())
-                                    .count()));
-    if (::poll(waits.data(), waits.size(), timeout_ms) < 0)
+    auto until =
+      endings_.empty() ? clock_type::time_point::max() : endings_.front().due;
+    if (wait_until_ready(waits, until) == wait_outcome::failed)
       continue;
     if (waits[1].revents != 0)
       finish();

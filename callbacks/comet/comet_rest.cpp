@@ -86,7 +86,7 @@ sink_result comet_rest::create() {
     ok.error().what = failure_kind::permanent;
     return ok;
   }
-  auto created = json::document::parse(reply.body, nullptr, false);
+  auto created = json::parse(reply.body);
   auto found =
     created.is_object() ? created.find("experimentKey") : created.end();
   if (!created.is_object() || found == created.end() || !found->is_string())

@@ -188,7 +188,7 @@ expected<void> result_json_sink::add_params(const metrics& params) const {
   if (known.exists()) {
     TROUPE_TRY(auto text, read_file(path, max_params_bytes));
     before = std::move(text);
-    auto found = json::document::parse(before, nullptr, false);
+    auto found = json::parse(before);
     if (found.is_object())
       all = std::move(found);
   }

@@ -78,7 +78,7 @@ std::string hint_for(const http_reply& x, const mlflow_settings& settings) {
 }
 
 std::string code_of(const std::string& body) {
-  auto reply = json::document::parse(body, nullptr, false);
+  auto reply = json::parse(body);
   if (reply.is_object() && reply.contains("error_code")
       && reply["error_code"].is_string())
     return reply["error_code"].get<std::string>();
@@ -135,7 +135,7 @@ mlflow_login::fetch(std::stop_token stop) {
       failed.what = sink_failure::kind::permanent;
     return tl::unexpected{failed};
   }
-  auto answer = json::document::parse(reply->body, nullptr, false);
+  auto answer = json::parse(reply->body);
   if (!answer.is_object() || !answer.contains("access_token")
       || !answer["access_token"].is_string())
     return sink_fails(

@@ -9,12 +9,11 @@
 #include <sstream>
 #include <string_view>
 
-#include <nlohmann/json.hpp>
-
 #include "troupe/runtime/failpoint.hpp"
 #include "troupe/runtime/storage/append_file.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/storage/file_copy.hpp"
+#include "troupe/runtime/storage/json.hpp"
 #include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
@@ -29,8 +28,8 @@ std::string scalar_text(const std::string& x) {
   if (x.size() < 2)
     return x;
   if (x.front() == '"') { // As we write it.
-    auto json = nlohmann::json::parse(x, nullptr, false);
-    return json.is_string() ? json.get<std::string>() : x;
+    auto text = json::parse(x);
+    return text.is_string() ? text.get<std::string>() : x;
   }
   if (x.front() != '\'' || x.back() != '\'')
     return x;

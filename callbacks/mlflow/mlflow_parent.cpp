@@ -5,7 +5,7 @@
 #include <mutex>
 #include <utility>
 
-#include <nlohmann/json.hpp>
+#include "troupe/runtime/storage/json.hpp"
 
 namespace troupe::internal {
 
@@ -99,7 +99,7 @@ mlflow_parent::open(std::unique_ptr<mlflow_store> store, const mlflow_run& run,
   if (!own)
     return cancelled_call();
   TROUPE_TRY_VOID(result->store_->open(run, {}));
-  auto state = nlohmann::json::parse(result->store_->state(), nullptr, false);
+  auto state = json::parse(result->store_->state());
   if (state.is_object())
     result->id_ = state.value("run_id", "");
   return result;

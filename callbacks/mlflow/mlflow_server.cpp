@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include <nlohmann/json.hpp>
-
 #include "troupe/callbacks/encoding/percent.hpp"
 #include "troupe/callbacks/http/http_client.hpp"
 #include "troupe/callbacks/mlflow/mlflow_files.hpp"
@@ -51,20 +49,16 @@ tl::unexpected<sink_failure> unusable(const mlflow_refusal& x) {
   return permanent(x.failure);
 }
 
-nlohmann::json parse(const std::string& text) {
-  return nlohmann::json::parse(text, nullptr, false);
-}
-
 // The text at *pointer*; empty if there is none.
-std::string text_at(const nlohmann::json& x, const char* pointer) {
-  const nlohmann::json::json_pointer at{pointer};
+std::string text_at(const json::document& x, const char* pointer) {
+  const json::document::json_pointer at{pointer};
   if (!x.is_structured() || !x.contains(at) || !x[at].is_string())
     return {};
   return x[at].get<std::string>();
 }
 
-nlohmann::json pairs_json(std::span<const mlflow_pair> pairs) {
-  auto result = nlohmann::json::array();
+json::document pairs_json(std::span<const mlflow_pair> pairs) {
+  auto result = json::document::array();
   for (auto& x : pairs)
     result.push_back({{"key", x.key}, {"value", x.value}});
   return result;
@@ -122,14 +116,14 @@ sink_result mlflow_artifacts::put(const fs::path& file,
 
 sink_result mlflow_artifacts::put_signed(const fs::path& file,
                                          const std::string& name) {
-  const nlohmann::json question{{"run_id", run_id_}, {"path", {name}}};
+  const json::document question{{"run_id", run_id_}, {"path", {name}}};
   auto answer =
     client_.post("artifacts/credentials-for-write", json::text_of(question));
   if (!answer)
     return tl::unexpected{answer.error().failure};
   http_request request{.method = "PUT", .file = file};
   try {
-    auto info = nlohmann::json::parse(*answer).at("credential_infos").at(0);
+    auto info = json::document::parse(*answer).at("credential_infos").at(0);
     request.url = info.at("signed_uri").get<std::string>();
     if (info.contains("headers"))
       for (auto& x : info["headers"])
@@ -137,7 +131,7 @@ sink_result mlflow_artifacts::put_signed(const fs::path& file,
                                      x.at("value").get<std::string>());
     if (info.value("type", "").starts_with("AZURE_SAS"))
       request.headers.emplace_back("x-ms-blob-type", "BlockBlob");
-  } catch (const nlohmann::json::exception&) {
+  } catch (const json::document::exception&) {
     return sink_fails(kind::rejected,
                       {ec::protocol, "MLflow returned no signed URL for the "
                                      "artifact "
@@ -162,7 +156,8 @@ sink_result mlflow_server::open(const mlflow_run& run,
   run_ = run;
   id_.clear();
   params_.clear();
-  auto known = state.empty() ? run.run_id : text_at(parse(state), "/run_id");
+  auto known =
+    state.empty() ? run.run_id : text_at(json::parse(state), "/run_id");
   if (!known.empty()) {
     TROUPE_TRY(auto usable, load_run(known));
     if (usable)
@@ -212,7 +207,7 @@ mlflow_server::found mlflow_server::experiment_by_name() {
       return permanent(not_mlflow(client_.settings()));
     return unusable(reply.error());
   }
-  auto x = parse(*reply);
+  auto x = json::parse(*reply);
   if (text_at(x, "/experiment/lifecycle_stage") == "deleted")
     return permanent("MLflow's experiment '" + run_.experiment
                      + "' is deleted: restore it or name another one in "
@@ -230,7 +225,7 @@ mlflow_server::found mlflow_server::make_experiment() {
     return experiment_by_name();
   if (!reply)
     return unusable(reply.error());
-  return text_at(parse(*reply), "/experiment_id");
+  return text_at(json::parse(*reply), "/experiment_id");
 }
 
 mlflow_server::found mlflow_server::find_run(const std::string& experiment_id) {
@@ -241,7 +236,7 @@ mlflow_server::found mlflow_server::find_run(const std::string& experiment_id) {
                    {"max_results", 1}}));
   if (!reply)
     return unusable(reply.error());
-  return text_at(parse(*reply), "/runs/0/info/run_id");
+  return text_at(json::parse(*reply), "/runs/0/info/run_id");
 }
 
 sink_result mlflow_server::make_run(const std::string& experiment_id,
@@ -258,7 +253,7 @@ sink_result mlflow_server::make_run(const std::string& experiment_id,
                             false);
   if (!reply)
     return unusable(reply.error());
-  auto x = parse(*reply);
+  auto x = json::parse(*reply);
   id_ = text_at(x, "/run/info/run_id");
   if (id_.empty())
     return permanent(not_mlflow(client_.settings()));
@@ -273,14 +268,14 @@ mlflow_server::load_run(const std::string& id) {
     return false;
   if (!reply)
     return unusable(reply.error());
-  auto x = parse(*reply);
+  auto x = json::parse(*reply);
   if (text_at(x, "/run/info/run_id") != id)
     return permanent(not_mlflow(client_.settings()));
   if (text_at(x, "/run/info/lifecycle_stage") == "deleted")
     return false;
   id_ = id;
   artifacts_.use(id, text_at(x, "/run/info/artifact_uri"));
-  const nlohmann::json::json_pointer params{"/run/data/params"};
+  const json::document::json_pointer params{"/run/data/params"};
   if (x.contains(params))
     for (auto& param : x[params])
       params_[text_at(param, "/key")] = text_at(param, "/value");

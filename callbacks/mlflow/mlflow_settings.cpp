@@ -2,14 +2,13 @@
 
 #include <charconv>
 
-#include <nlohmann/json.hpp>
-
 #include "troupe/callbacks/encoding/percent.hpp"
 #include "troupe/callbacks/mlflow/mlflow_names.hpp"
 #include "troupe/callbacks/tracking/given_settings.hpp"
 #include "troupe/callbacks/tracking/option_fields.hpp"
 #include "troupe/callbacks/tracking/sink.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
+#include "troupe/runtime/storage/json.hpp"
 #include "troupe/runtime/text.hpp"
 #include "troupe/runtime/unix_time.hpp"
 #include "troupe/runtime/whole_number.hpp"
@@ -202,8 +201,7 @@ constexpr const char* parent_tag = "mlflow.parentRunId";
 /// Of MLFLOW_TAGS and the options.
 std::map<std::string, std::string> given_tags(const mlflow_options& options) {
   std::map<std::string, std::string> result;
-  auto environment =
-    nlohmann::json::parse(environment_variable("MLFLOW_TAGS"), nullptr, false);
+  auto environment = json::parse(environment_variable("MLFLOW_TAGS"));
   if (environment.is_object())
     for (auto& [key, value] : environment.items())
       result[key] = value.is_string() ? value.get<std::string>() : value.dump();

@@ -4,11 +4,6 @@
 #include <cmath>
 #include <cstdio>
 
-#include <nlohmann/json.hpp>
-
-#include "troupe/runtime/run_layout.hpp"
-#include "troupe/runtime/storage/json.hpp"
-
 #include "troupe/callbacks/mlflow/mlflow.hpp"
 #include "troupe/callbacks/mlflow/mlflow_names.hpp"
 #include "troupe/callbacks/mlflow/mlflow_server.hpp"
@@ -17,7 +12,9 @@
 #include "troupe/callbacks/tracking/given_settings.hpp"
 #include "troupe/callbacks/tracking/tracker.hpp"
 #include "troupe/runtime/checkpoint/manifest.hpp"
+#include "troupe/runtime/run_layout.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
+#include "troupe/runtime/storage/json.hpp"
 #include "troupe/runtime/text.hpp"
 #include "troupe/runtime/unix_time.hpp"
 
@@ -51,7 +48,7 @@ std::string histogram_json(const logged_histogram& x) {
 }
 
 expected<void> check_tags(const std::string& text) {
-  if (text.empty() || nlohmann::json::parse(text, nullptr, false).is_object())
+  if (text.empty() || json::parse(text).is_object())
     return {};
   return failure(
     ec::invalid_config,
@@ -104,7 +101,7 @@ sink_result mlflow_sink::start(const tracked_run& run,
   names_ = {};
   texts_.clear();
   std::string of_store;
-  if (auto x = nlohmann::json::parse(state, nullptr, false); x.is_object()) {
+  if (auto x = json::parse(state); x.is_object()) {
     of_store = x.value("store", "");
     names_ = mlflow_names{x.value("names", mlflow_names::map_type{})};
   }
@@ -399,7 +396,7 @@ std::string mlflow_sink::state() const {
   if (!store_)
     return {};
   return json::text_of(
-    nlohmann::json{{"store", store_->state()}, {"names", names_.changed()}});
+    json::document{{"store", store_->state()}, {"names", names_.changed()}});
 }
 
 } // namespace troupe::internal

@@ -11,14 +11,13 @@
 #include <string_view>
 #include <utility>
 
-#include <nlohmann/json.hpp>
-
 #include "troupe/callbacks/encoding/percent.hpp"
 #include "troupe/callbacks/http/http_client.hpp"
 #include "troupe/callbacks/mlflow/mlflow_files.hpp"
 #include "troupe/callbacks/mlflow/mlflow_names.hpp"
 #include "troupe/runtime/storage/append_file.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
+#include "troupe/runtime/storage/json.hpp"
 #include "troupe/runtime/text.hpp"
 #include "troupe/runtime/unix_time.hpp"
 
@@ -103,7 +102,7 @@ sink_result mlflow_tree::open(const mlflow_run& run, const std::string& state) {
   sizes_.clear();
   params_.clear();
   id_ = run.run_id.empty() ? run.uid : run.run_id;
-  if (auto x = nlohmann::json::parse(state, nullptr, false); x.is_object()) {
+  if (auto x = json::parse(state); x.is_object()) {
     id_ = x.value("run_id", id_);
     sizes_ = x.value("sizes", sizes_type{});
   }
@@ -372,7 +371,7 @@ sink_result mlflow_tree::end(run_status_kind status, std::int64_t time_ms) {
 std::string mlflow_tree::state() const {
   if (id_.empty())
     return {};
-  return nlohmann::json{{"run_id", id_}, {"sizes", sizes_}}.dump();
+  return json::document{{"run_id", id_}, {"sizes", sizes_}}.dump();
 }
 
 } // namespace troupe::internal

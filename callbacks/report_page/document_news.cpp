@@ -122,8 +122,8 @@ struct sent_document::content {
 };
 
 sent_document::sent_document(std::string_view text)
-  : content_(std::make_shared<const content>(
-    content{document::parse(text, nullptr, false), text.size()})) {}
+  : content_(
+    std::make_shared<const content>(content{json::parse(text), text.size()})) {}
 
 std::optional<std::string>
 sent_document::news_until(const sent_document& next) const {

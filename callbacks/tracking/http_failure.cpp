@@ -1,8 +1,7 @@
 #include "troupe/callbacks/tracking/http_failure.hpp"
 
-#include <nlohmann/json.hpp>
-
 #include "troupe/runtime/process/secrets.hpp"
+#include "troupe/runtime/storage/json.hpp"
 #include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
@@ -14,12 +13,12 @@ constexpr std::size_t shown_characters = 300;
 /// The server's text in *body* on one line: the message of a JSON object, else
 /// the body itself.
 std::string server_text(const std::string& body) {
-  auto json = nlohmann::json::parse(body, nullptr, false);
+  auto object = json::parse(body);
   std::string text;
-  if (json.is_object())
+  if (object.is_object())
     for (const auto* name : {"message", "error_description", "msg", "error"})
-      if (auto i = json.find(name);
-          text.empty() && i != json.end() && i->is_string())
+      if (auto i = object.find(name);
+          text.empty() && i != object.end() && i->is_string())
         text = i->get<std::string>();
   if (text.empty())
     text = body;

@@ -12,8 +12,6 @@
 #include <type_traits>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
 #include "troupe/callbacks/tracking/sink.hpp"
 #include "troupe/runtime/fs.hpp"
 #include "troupe/runtime/process/secrets.hpp"
@@ -84,7 +82,7 @@ public:
   std::string text() const { return json::text_of(json_); }
 
 private:
-  nlohmann::json json_ = nlohmann::json::object();
+  json::document json_ = json::document::object();
 };
 
 /// Reads what an `option_writer` wrote into the options that it visits. Options
@@ -93,7 +91,7 @@ private:
 class option_reader {
 public:
   explicit option_reader(const std::string& text)
-    : json_(nlohmann::json::parse(text)) {}
+    : json_(json::document::parse(text)) {}
 
   template <class T>
   void operator()(const char* name, T& x) const {
@@ -108,7 +106,7 @@ public:
 
 private:
   template <class T>
-  static void read(const char* name, const nlohmann::json& from, T& x) {
+  static void read(const char* name, const json::document& from, T& x) {
     if constexpr (std::is_enum_v<T>)
       x = value_called<T>(name, from.get<std::string>());
     else if constexpr (std::is_same_v<T, fs::path>)
@@ -120,7 +118,7 @@ private:
   }
 
   template <class T>
-  static void read(const char* name, const nlohmann::json& from,
+  static void read(const char* name, const json::document& from,
                    std::optional<T>& x) {
     read(name, from, x.emplace());
   }
@@ -135,7 +133,7 @@ private:
       concat(name, ": '", text, "' is none of ", joined(names))};
   }
 
-  nlohmann::json json_;
+  json::document json_;
 };
 
 /// The JSON of *options*.

@@ -100,8 +100,7 @@ std::optional<tracked_sweep> sweep_of(const fs::path& run_path) {
 
 metrics config_values(std::string_view json) {
   // One text with invalid UTF-8 must not invalidate the others.
-  auto document =
-    json::document::parse(without_bare_words(utf8_text(json)), nullptr, false);
+  auto document = json::parse(without_bare_words(utf8_text(json)));
   metrics result;
   if (!document.is_object())
     return result;

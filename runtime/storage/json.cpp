@@ -145,6 +145,10 @@ metric_value to_special_value(const document& x) {
 
 } // namespace
 
+document parse(std::string_view text) {
+  return document::parse(text, nullptr, /*allow_exceptions=*/false);
+}
+
 ordered_document value_of(const metric_value& x) {
   auto number = std::get_if<double>(&x.variant());
   if (!number || std::isfinite(*number))

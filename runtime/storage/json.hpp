@@ -118,6 +118,9 @@ using document = nlohmann::json;
 /// An object whose fields stay in the order in which they were set.
 using ordered_document = nlohmann::ordered_json;
 
+/// The document that *text* is. One that is not JSON is discarded: of no type.
+document parse(std::string_view text);
+
 /// *x* for other programs: bytes that are not UTF-8 become U+FFFD. What is to
 /// be read back exactly is written by `append`.
 template <class Document = ordered_document>

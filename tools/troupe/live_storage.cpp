@@ -17,6 +17,7 @@
 #include "troupe/callbacks/report_page/page_data.hpp"
 #include "troupe/runtime/run_layout.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
+#include "troupe/runtime/storage/json.hpp"
 #include "troupe/runtime/text.hpp"
 
 namespace troupe::tool {
@@ -361,16 +362,26 @@ const found_sweep& live_storage::facts_of(sweep& x) {
   return facts_by(read_sweep_at, x);
 }
 
+namespace {
+
+/// Adds the last field to *object*: *data*, which is JSON, on the same line.
+void end_with(json::object_writer& object, std::string_view name,
+              std::string data) {
+  std::ranges::replace(data, '\n', ' '); // Only between elements of JSON.
+  object.begin(name) += data;
+  object.end();
+}
+
+} // namespace
+
 std::string live_storage::sweep_json(const std::string& name) {
   auto& found = facts_of(sweeps_.at(name));
-  auto data = sweep_data(tool::facts_of(found));
-  std::ranges::replace(data, '\n', ' '); // Only between elements of JSON.
-  json_object head;
-  head["name"] = utf8_text(name);
-  head["can_stop"] = !has_ended(found);
-  auto result = json::text_of(head);
-  result.pop_back();
-  return result + ",\"sweep\":" + data + '}';
+  std::string result;
+  json::object_writer out{result};
+  out.field("name", utf8_text(name));
+  out.field("can_stop", metric_value{!has_ended(found)});
+  end_with(out, "sweep", sweep_data(tool::facts_of(found)));
+  return result;
 }
 
 expected<std::string>
@@ -391,9 +402,10 @@ live_storage::comparison_json(const std::vector<std::string>& names) {
   TROUPE_TRY(auto found, compare_runs(std::move(compared)));
   for (std::size_t i = 0; i < names.size(); ++i)
     runs_.at(names[i]).journal = found.runs[i].journal;
-  auto data = comparison_data(found);
-  std::ranges::replace(data, '\n', ' '); // Only between elements of JSON.
-  return "{\"comparison\":" + data + '}';
+  std::string result;
+  json::object_writer out{result};
+  end_with(out, "comparison", comparison_data(found));
+  return result;
 }
 
 std::string live_storage::list_json() {
@@ -426,15 +438,12 @@ expected<std::string> live_storage::run_json(const std::string& name) {
     x.journal = std::make_shared<digest_reader>(std::move(journal));
   }
   TROUPE_TRY_VOID(x.journal->read());
-  auto data = page_data(read_run_facts(x.path), x.journal->digest());
-  std::ranges::replace(data, '\n', ' '); // Only between elements of JSON.
-  json_object head;
-  head["name"] = utf8_text(name);
-  head["state"] = facts.state_name();
-  head["can_stop"] = !has_ended(facts);
-  auto result = json::text_of(head);
-  result.pop_back();
-  return result + ",\"run\":" + data + '}';
+  std::string result;
+  json::object_writer out{result};
+  out.field("name", utf8_text(name)).field("state", facts.state_name());
+  out.field("can_stop", metric_value{!has_ended(facts)});
+  end_with(out, "run", page_data(read_run_facts(x.path), x.journal->digest()));
+  return result;
 }
 
 } // namespace troupe::tool

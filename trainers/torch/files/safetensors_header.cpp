@@ -6,15 +6,14 @@
 #include <string_view>
 #include <utility>
 
-#include <nlohmann/json.hpp>
-
+#include "troupe/runtime/storage/json.hpp"
 #include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
 
 namespace {
 
-using nlohmann::json;
+using json::document;
 
 constexpr std::size_t length_bytes = 8;
 
@@ -56,10 +55,10 @@ tl::unexpected<error> corrupt(std::string why) {
 
 /// Parses *text*; *problem* says what the format forbids but JSON allows: a
 /// name used twice, deep nesting.
-json parse(std::string_view text, std::string& problem) {
+document parse(std::string_view text, std::string& problem) {
   std::set<std::string> names;
-  auto check = [&](int depth, json::parse_event_t event, json& value) {
-    if (event == json::parse_event_t::key && depth == 1
+  auto check = [&](int depth, document::parse_event_t event, document& value) {
+    if (event == document::parse_event_t::key && depth == 1
         && !names.insert(value.get<std::string>()).second)
       problem = "the name '" + value.get<std::string>() + "' is used twice";
     // One object per tensor with one array per field.
@@ -67,15 +66,15 @@ json parse(std::string_view text, std::string& problem) {
       problem = "it is nested too deeply";
     return problem.empty();
   };
-  return json::parse(text, check, /*allow_exceptions=*/false);
+  return document::parse(text, check, /*allow_exceptions=*/false);
 }
 
 expected<safetensors_header::entry>
-to_entry(const std::string& name, const json& x, std::uint64_t data_size) {
+to_entry(const std::string& name, const document& x, std::uint64_t data_size) {
   auto bad = [&](const std::string& why) {
     return corrupt("tensor '" + name + "' " + why);
   };
-  auto is_count = [](const json& y) {
+  auto is_count = [](const document& y) {
     return y.is_number_unsigned()
            && y.get<std::uint64_t>() <= std::uint64_t{INT64_MAX};
   };
@@ -122,14 +121,14 @@ safetensors_header::element_size(const std::string& dtype) noexcept {
 }
 
 std::string safetensors_header::encode() const {
-  auto document = json::object();
+  auto header = document::object();
   if (!metadata.empty())
-    document[metadata_key] = metadata;
+    header[metadata_key] = metadata;
   for (const auto& x : entries)
-    document[x.name] = {{"dtype", x.dtype},
-                        {"shape", x.shape},
-                        {"data_offsets", {x.begin, x.end}}};
-  auto text = document.dump();
+    header[x.name] = {{"dtype", x.dtype},
+                      {"shape", x.shape},
+                      {"data_offsets", {x.begin, x.end}}};
+  auto text = header.dump();
   text.resize((text.size() + length_bytes - 1) / length_bytes * length_bytes,
               ' ');
   std::string result;
@@ -148,14 +147,14 @@ safetensors_header::decode(std::span<const std::byte> file) {
       concat("its header of ", length, " bytes does not fit into the file"));
   const auto* begin = reinterpret_cast<const char*>(file.data()) + length_bytes;
   std::string problem;
-  auto document = parse({begin, length}, problem);
+  auto header = parse({begin, length}, problem);
   if (!problem.empty())
     return corrupt("in its header " + problem);
-  if (!document.is_object())
+  if (!header.is_object())
     return corrupt("its header is not a JSON object");
   safetensors_header result;
   auto data_size = file.size() - length_bytes - length;
-  for (const auto& [name, value] : document.items()) {
+  for (const auto& [name, value] : header.items()) {
     if (name == metadata_key) {
       if (!value.is_object()
           || !std::ranges::all_of(value, [](auto& x) { return x.is_string(); }))

@@ -8,15 +8,6 @@
 
 namespace troupe::internal {
 
-namespace {
-
-host_states::duration since(host_states::time_point now,
-                            host_states::time_point then) {
-  return std::chrono::duration_cast<host_states::duration>(now - then);
-}
-
-} // namespace
-
 std::string_view to_string(host_state x) noexcept {
   switch (x) {
     case host_state::expected:
@@ -270,15 +261,6 @@ host_decisions host_states::check(time_point now) {
   return out;
 }
 
-std::vector<std::size_t> host_states::usable() const {
-  std::vector<std::size_t> result;
-  for (std::size_t i = 0; i < hosts_.size(); ++i)
-    if (auto state = hosts_[i].state;
-        state == host_state::ready || state == host_state::serving)
-      result.push_back(i);
-  return result;
-}
-
 void host_states::launch(std::size_t host, time_point now,
                          host_decisions& out) {
   auto& x = hosts_[host];
@@ -363,7 +345,7 @@ void host_states::check_host(std::size_t host, time_point now,
     drop_launcher(host, out);
     launch_failed(host, missing_text(x), true, now, out);
   } else if (x.is_here()) {
-    auto silence = since(now, x.heard);
+    auto silence = std::chrono::duration_cast<duration>(now - x.heard);
     if (silence >= limits_.host_timeout) {
       lose(host, concat("it did not answer for ", silence.count(), " ms"), now,
            out);
@@ -387,68 +369,6 @@ void host_states::end_long_checks(time_point now, host_decisions& out) {
   }
 }
 
-void host_states::decide(time_point now, host_decisions& out) {
-  if (!gather_until_)
-    return;
-  auto found = usable();
-  auto slots = slots_of(found);
-  auto coming = std::size_t{0};
-  auto coming_slots = 0;
-  for (auto& x : hosts_)
-    if (is_coming(x)) {
-      ++coming;
-      coming_slots += x.room.ranks;
-    }
-  auto is_enough = are_enough(found.size(), slots);
-  auto longer = is_enough ? duration{0} : time_for_leavers();
-  auto is_late = now >= *gather_until_ + longer;
-  auto may_be = are_enough(found.size() + coming, slots + coming_slots);
-  if (coming > 0 && !is_late && may_be && !(is_enough && starts_at_once_))
-    return;
-  gather_until_.reset();
-  if (is_enough)
-    out.push_back(start_with_hosts{std::move(found)});
-  else
-    out.push_back(too_few_hosts{missing_error(
-      found.size(),
-      is_late ? std::optional{gather_limit_ + longer} : std::nullopt)});
-}
-
-host_states::duration host_states::time_for_leavers() const {
-  auto until = *gather_until_;
-  for (auto& x : hosts_)
-    if (is_coming(x))
-      until = std::max(until, x.gone_at + gather_limit_);
-  return since(until, *gather_until_);
-}
-
-bool host_states::is_coming(const run_host& x) {
-  switch (x.state) {
-    case host_state::expected:
-    case host_state::launching:
-    case host_state::connecting:
-    case host_state::lost:
-    case host_state::left:
-      return true;
-    case host_state::suspect:
-      return x.before != host_state::draining;
-    default:
-      return false;
-  }
-}
-
-bool host_states::are_enough(std::size_t hosts, int slots) const noexcept {
-  return limits_.min_ranks == 0 ? hosts == hosts_.size()
-                                : slots >= limits_.min_ranks;
-}
-
-int host_states::slots_of(const std::vector<std::size_t>& hosts) const {
-  auto result = 0;
-  for (auto i : hosts)
-    result += hosts_[i].room.ranks;
-  return result;
-}
-
 void host_states::skip_standstill(time_point now) {
   auto gap = checked_ ? now - *checked_ : time_point::duration{0};
   checked_ = now;
@@ -464,47 +384,6 @@ void host_states::skip_standstill(time_point now) {
 
 host_states::duration host_states::delay_after(int failures) {
   return with_jitter(launch_delay.after(failures), random_());
-}
-
-std::string host_states::missing_text(const run_host& x) const {
-  switch (x.state) {
-    case host_state::expected:
-      if (x.reason.empty())
-        return "no agent has connected to " + addresses_;
-      break;
-    case host_state::launching:
-      if (x.reason.empty())
-        return "its launcher has not started";
-      break;
-    case host_state::connecting:
-      return concat("launched, but its agent did not connect to ", addresses_);
-    case host_state::suspect:
-      return "does not answer";
-    case host_state::draining:
-      return "is about to leave";
-    default:
-      break;
-  }
-  if (x.launches < 2)
-    return x.reason;
-  return concat(x.reason, " (launched ", x.launches, " times)");
-}
-
-error host_states::missing_error(std::size_t usable,
-                                 std::optional<duration> waited) const {
-  auto missing = hosts_.size() - usable;
-  std::string text =
-    concat(missing, " of ", hosts_.size(),
-           missing == 1 ? " hosts is missing" : " hosts are missing");
-  if (waited)
-    text += concat(" after ", waited->count(), " ms");
-  text += limits_.min_ranks == 0
-            ? concat(", and ", hosts_.size(), " are needed:")
-            : concat(", and room for ", limits_.min_ranks, " ranks is needed:");
-  for (const auto& x : hosts_)
-    if (x.state != host_state::ready && x.state != host_state::serving)
-      text += concat("\n  ", x.name, ": ", missing_text(x));
-  return {waited ? ec::timeout : ec::spawn, cut_reason(std::move(text))};
 }
 
 } // namespace troupe::internal

@@ -1,0 +1,124 @@
+// Whether an attempt can start: which hosts it could use, which may still come,
+// and what is said if they are too few.
+
+#include <algorithm>
+#include <utility>
+
+#include "troupe/runtime/hosts/host_states.hpp"
+#include "troupe/runtime/text.hpp"
+
+namespace troupe::internal {
+
+std::vector<std::size_t> host_states::usable() const {
+  std::vector<std::size_t> result;
+  for (std::size_t i = 0; i < hosts_.size(); ++i)
+    if (auto state = hosts_[i].state;
+        state == host_state::ready || state == host_state::serving)
+      result.push_back(i);
+  return result;
+}
+
+void host_states::decide(time_point now, host_decisions& out) {
+  if (!gather_until_)
+    return;
+  auto found = usable();
+  auto slots = slots_of(found);
+  auto coming = std::size_t{0};
+  auto coming_slots = 0;
+  for (auto& x : hosts_)
+    if (is_coming(x)) {
+      ++coming;
+      coming_slots += x.room.ranks;
+    }
+  auto is_enough = are_enough(found.size(), slots);
+  auto longer = is_enough ? duration{0} : time_for_leavers();
+  auto is_late = now >= *gather_until_ + longer;
+  auto may_be = are_enough(found.size() + coming, slots + coming_slots);
+  if (coming > 0 && !is_late && may_be && !(is_enough && starts_at_once_))
+    return;
+  gather_until_.reset();
+  if (is_enough)
+    out.push_back(start_with_hosts{std::move(found)});
+  else
+    out.push_back(too_few_hosts{missing_error(
+      found.size(),
+      is_late ? std::optional{gather_limit_ + longer} : std::nullopt)});
+}
+
+host_states::duration host_states::time_for_leavers() const {
+  auto until = *gather_until_;
+  for (auto& x : hosts_)
+    if (is_coming(x))
+      until = std::max(until, x.gone_at + gather_limit_);
+  return std::chrono::duration_cast<duration>(until - *gather_until_);
+}
+
+bool host_states::is_coming(const run_host& x) {
+  switch (x.state) {
+    case host_state::expected:
+    case host_state::launching:
+    case host_state::connecting:
+    case host_state::lost:
+    case host_state::left:
+      return true;
+    case host_state::suspect:
+      return x.before != host_state::draining;
+    default:
+      return false;
+  }
+}
+
+bool host_states::are_enough(std::size_t hosts, int slots) const noexcept {
+  return limits_.min_ranks == 0 ? hosts == hosts_.size()
+                                : slots >= limits_.min_ranks;
+}
+
+int host_states::slots_of(const std::vector<std::size_t>& hosts) const {
+  auto result = 0;
+  for (auto i : hosts)
+    result += hosts_[i].room.ranks;
+  return result;
+}
+
+std::string host_states::missing_text(const run_host& x) const {
+  switch (x.state) {
+    case host_state::expected:
+      if (x.reason.empty())
+        return "no agent has connected to " + addresses_;
+      break;
+    case host_state::launching:
+      if (x.reason.empty())
+        return "its launcher has not started";
+      break;
+    case host_state::connecting:
+      return concat("launched, but its agent did not connect to ", addresses_);
+    case host_state::suspect:
+      return "does not answer";
+    case host_state::draining:
+      return "is about to leave";
+    default:
+      break;
+  }
+  if (x.launches < 2)
+    return x.reason;
+  return concat(x.reason, " (launched ", x.launches, " times)");
+}
+
+error host_states::missing_error(std::size_t usable,
+                                 std::optional<duration> waited) const {
+  auto missing = hosts_.size() - usable;
+  std::string text =
+    concat(missing, " of ", hosts_.size(),
+           missing == 1 ? " hosts is missing" : " hosts are missing");
+  if (waited)
+    text += concat(" after ", waited->count(), " ms");
+  text += limits_.min_ranks == 0
+            ? concat(", and ", hosts_.size(), " are needed:")
+            : concat(", and room for ", limits_.min_ranks, " ranks is needed:");
+  for (const auto& x : hosts_)
+    if (x.state != host_state::ready && x.state != host_state::serving)
+      text += concat("\n  ", x.name, ": ", missing_text(x));
+  return {waited ? ec::timeout : ec::spawn, cut_reason(std::move(text))};
+}
+
+} // namespace troupe::internal

@@ -36,9 +36,9 @@ void mail_queue::note_unread() {
   ++unread_;
 }
 
-void mail_queue::end(const error& reason) {
+void mail_queue::end() {
   std::lock_guard guard{mutex_};
-  end_reason_ = reason;
+  has_ended_ = true;
   changed_.notify_all();
 }
 
@@ -60,7 +60,7 @@ std::optional<mail> mail_queue::take_locked(caf::type_id_t type) {
 bool mail_queue::is_ready(caf::type_id_t type) const {
   std::lock_guard guard{mutex_};
   auto found = waiting_.find(type);
-  return end_reason_ || (found != waiting_.end() && !found->second.empty());
+  return has_ended_ || (found != waiting_.end() && !found->second.empty());
 }
 
 void mail_queue::wait(caf::type_id_t type,
@@ -68,7 +68,7 @@ void mail_queue::wait(caf::type_id_t type,
   std::unique_lock lock{mutex_};
   auto is_over = [&] {
     auto found = waiting_.find(type);
-    return end_reason_ || (found != waiting_.end() && !found->second.empty());
+    return has_ended_ || (found != waiting_.end() && !found->second.empty());
   };
   if (deadline)
     changed_.wait_until(lock, *deadline, is_over);
@@ -96,11 +96,6 @@ std::size_t mail_queue::size() const {
 std::uint64_t mail_queue::dropped() const {
   std::lock_guard guard{mutex_};
   return dropped_ + unread_;
-}
-
-error mail_queue::end_reason() const {
-  std::lock_guard guard{mutex_};
-  return end_reason_;
 }
 
 } // namespace troupe::internal

@@ -12,7 +12,6 @@
 #include <caf/type_id.hpp>
 
 #include "troupe/actors/protocol/mailbox_messages.hpp"
-#include "troupe/runtime/error.hpp"
 #include "troupe/runtime/run/mailbox_window.hpp"
 
 namespace troupe::internal {
@@ -40,8 +39,8 @@ public:
   /// A message that wanted no answer could not be read.
   void note_unread();
 
-  /// No message is waited for any more, because of *reason*.
-  void end(const error& reason);
+  /// No message is waited for any more.
+  void end();
 
   // -- the loop
 
@@ -64,7 +63,6 @@ public:
 
   std::size_t size() const;
   std::uint64_t dropped() const;
-  error end_reason() const;
 
 private:
   std::optional<mail> take_locked(caf::type_id_t type);
@@ -80,7 +78,7 @@ private:
   std::size_t size_ = 0;
   std::uint64_t dropped_ = 0; // by the relay
   std::uint64_t unread_ = 0;
-  error end_reason_;
+  bool has_ended_ = false;
   mailbox_returns returns_;
   std::function<void(std::uint64_t)> give_back_;
 };

@@ -110,8 +110,8 @@ public:
     open();
     link_.note_mailbox(true);
     link_.args().control->on_end(
-      [queue = queue_, network = link_.network()](const error& reason) {
-        queue->end(reason);
+      [queue = queue_, network = link_.network()](const error& /*reason*/) {
+        queue->end();
         if (network)
           network->wake();
       },

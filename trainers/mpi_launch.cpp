@@ -24,7 +24,9 @@ constexpr auto pause = std::chrono::seconds{1};
 constexpr auto driver_name = "troupe.driver";
 
 /// How long an agent waits for the driver's `troupe::init`, and how often it
-/// looks for that.
+/// looks for that. A lookup that waits has no limit: Open MPI 4.1 ignores
+/// `PMIX_TIMEOUT`, also where it is required (5 s became 20, until the entry
+/// came).
 constexpr auto init_patience = std::chrono::seconds{120};
 constexpr auto probe_interval = std::chrono::milliseconds{100};
 

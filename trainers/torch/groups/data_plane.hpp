@@ -12,8 +12,8 @@
 namespace troupe {
 
 /// What a rank of one attempt computes with: the process group for gradients,
-/// and its device. The torch trainer puts one into
-/// `train_context::data_plane()` before the loop starts.
+/// and its device. The torch trainer puts one into `rank_access::data_plane()`
+/// of the context before the loop starts.
 struct torch_data_plane {
   c10::intrusive_ptr<c10d::ProcessGroup> group; ///< nullptr with one rank.
   at::Device device{at::kCPU};

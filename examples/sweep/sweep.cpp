@@ -22,15 +22,17 @@ struct config {
 /// The line so far, and what momentum remembers.
 struct line {
   double slope = 0, offset = 0, slope_velocity = 0, offset_velocity = 0;
+
+  TROUPE_FIELDS(slope, offset, slope_velocity, offset_velocity)
 };
 
 /// Fits y = 3x - 1 to noisy points; resumes from the last checkpoint.
 void fit_line(troupe::train_context& context, const config& cfg) {
   line x;
   int epoch = 0;
-  if (auto& last = context.checkpoint())
-    troupe::fs::ifstream{last->path() / "line.txt"} >> epoch >> x.slope
-      >> x.offset >> x.slope_velocity >> x.offset_velocity;
+  troupe::train_state state{{"line", x}, {"epoch", epoch}};
+  if (context.resume(state))
+    ++epoch; // the saved one is done
   for (; epoch < cfg.epochs && !context.stop_requested(); ++epoch) {
     std::minstd_rand random{1};
     std::uniform_real_distribution<double> place{-1, 1};
@@ -48,21 +50,19 @@ void fit_line(troupe::train_context& context, const config& cfg) {
       x.slope += x.slope_velocity;
       x.offset += x.offset_velocity;
     }
-    context.report({{"loss", loss}}, [&](troupe::staged_checkpoint& files) {
-      troupe::fs::ofstream{files.path() / "line.txt"}
-        << epoch + 1 << ' ' << x.slope << ' ' << x.offset << ' '
-        << x.slope_velocity << ' ' << x.offset_velocity << '\n';
-    });
+    context.report({{"loss", loss}}, state);
   }
 }
 
 int main(int argc, char** argv) {
   troupe::init(argc, argv);
   troupe::train_options run{.scaling = {.num_workers = 1},
-                            .run = {.name = "line",
+                            .run = {.name = "line_search",
                                     .storage_path = "runs",
                                     .checkpoint = {.num_to_keep = 1}}};
-  auto cfg = troupe::parse_config<config>(argc, argv, run);
+  auto cfg = troupe::parse_config<config>(
+    argc, argv, run,
+    {.about = "Searches for the config that fits a line best."});
   auto outcome =
     troupe::sweep{
       troupe::data_parallel_trainer{fit_line, cfg, run},
@@ -78,7 +78,7 @@ int main(int argc, char** argv) {
     return 1; // fit() has printed why
   auto best = outcome.best();
   if (!best) {
-    std::fprintf(stderr, "%s\n", best.error().message.c_str());
+    std::fprintf(stderr, "sweep: %s\n", best.error().message.c_str());
     return 1;
   }
   std::printf("best of %zu trials: %s, loss %.4f with %s\n",

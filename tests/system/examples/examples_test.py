@@ -179,12 +179,21 @@ class Sweep(ExampleTest):
         self.assertRegex(out, r"best of 6 trials: trial-\d{4}, loss 0\.\d{4} with lr=\S+ momentum=\S+ schedule=\w+\n$")
         self.assertLess(float(re.search(r"loss (\S+)", out)[1]), 0.05)
         self.assertRegex(err, r"trial-0000 finished after \d+ reports?")
-        journals = {x: x.read_bytes() for x in (self.storage / "line").glob("trial-*/journal.jsonl")}
+        journals = {x: x.read_bytes() for x in (self.storage / "line_search").glob("trial-*/journal.jsonl")}
         self.assertEqual(len(journals), 6)
         again, err = self.run_example("--trials", 6)
         self.assertEqual(again, out)
         self.assertNotIn("begins", err)
         self.assertEqual({x: x.read_bytes() for x in journals}, journals)
+
+    def test_resumes_a_trial_as_if_it_had_not_been_interrupted(self):
+        def losses(storage, **options):
+            self.run_example("--trials", 1, "--storage", storage, **options)
+            return [x["values"][0]["loss"] for x in batches_of(self.folder / storage / "line_search" / "trial-0000")]
+        whole = losses("whole")
+        cut = losses("cut", code=-9, environment={"TROUPE_FAILPOINT": "commit.state_saved:10"})
+        self.assertLess(len(cut), len(whole))
+        self.assertEqual(losses("cut"), whole)
 
     def test_draws_a_table_on_a_terminal(self):
         code, drawn = run_on_terminal("sweep", "--trials", 3, folder=self.folder)

@@ -2,6 +2,7 @@
 // checkpoint. No LibTorch.
 
 #include <cstdio>
+#include <stdexcept>
 
 #include <troupe/train.hpp>
 
@@ -9,6 +10,11 @@ struct config {
   int steps = 5;
 
   TROUPE_FIELDS(steps)
+
+  void validate() const {
+    if (steps < 1)
+      throw std::invalid_argument{"steps is at least 1"};
+  }
 };
 
 /// Counts to `steps`; resumes from the last checkpoint.
@@ -29,7 +35,8 @@ int main(int argc, char** argv) {
   troupe::train_options run{
     .scaling = {.num_workers = 2},
     .run = {.storage_path = "runs", .checkpoint = {.num_to_keep = 2}}};
-  auto cfg = troupe::parse_config<config>(argc, argv, run);
+  auto cfg = troupe::parse_config<config>(argc, argv, run,
+                                          {.about = "The smallest run."});
   auto result = troupe::data_parallel_trainer{count, cfg, run}.fit();
   if (result.error)
     return 1; // fit() has printed why

@@ -52,7 +52,7 @@ struct point_sink : troupe::sink {
                               {troupe::ec::stopped, "the run is over"});
   }
 
-  /// One line per rank: `line,rank=0 loss=0.5,step=3 1764000000000000000`.
+  /// One line per rank: `curve,rank=0 loss=0.5,step=3 1764000000000000000`.
   void write(std::ostream& out, const troupe::journaled_batch& row,
              std::chrono::system_clock::time_point time) {
     for (std::size_t rank = 0; rank < row.values.size(); ++rank) {
@@ -94,8 +94,9 @@ void train(troupe::train_context& context, const config& cfg) {
 int main(int argc, char** argv) {
   troupe::init(argc, argv);
   troupe::train_options run{.scaling = {.num_workers = 2},
-                            .run = {.name = "line",
+                            .run = {.name = "curve",
                                     .storage_path = "runs",
+                                    .if_finished = troupe::if_finished::number,
                                     .checkpoint = {.num_to_keep = 1}}};
   run.run.trackers = {
     std::make_shared<troupe::tracker>(std::make_shared<point_sink>())};

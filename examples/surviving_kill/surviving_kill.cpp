@@ -4,6 +4,7 @@
 
 #include <csignal>
 #include <cstdio>
+#include <stdexcept>
 
 #include <troupe/train.hpp>
 
@@ -13,6 +14,11 @@ struct config {
   int kill_driver_at = 40; // step at which this program is killed; 0: it is not
 
   TROUPE_FIELDS(steps, kill_rank_at, kill_driver_at)
+
+  void validate() const {
+    if (steps < 1)
+      throw std::invalid_argument{"steps is at least 1"};
+  }
 };
 
 /// Adds up the numbers to `steps`.
@@ -55,6 +61,7 @@ int main(int argc, char** argv) {
   troupe::train_options run{.scaling = {.num_workers = 2},
                             .run = {.name = "sum",
                                     .storage_path = "runs",
+                                    .if_finished = troupe::if_finished::number,
                                     .failure = {.max_failures = 3},
                                     .checkpoint = {.num_to_keep = 2}}};
   auto cfg = troupe::parse_config<config>(

@@ -652,6 +652,8 @@ class SurvivingKill(ExampleTest):
         self.assertEqual([x["values"][0]["step"] for x in batches], list(range(1, 61)))
         self.assertEqual([x["values"][0]["step"] for x in batches][:len(reached)], reached)
         self.assertEqual([x["values"][0]["sum"] for x in batches], [n * (n + 1) // 2 for n in range(1, 61)])
+        self.run_example(code=-9)  # The first run stays; this one has the next name.
+        self.assertGreaterEqual(len(batches_of(self.storage / "sum-2")), 40)
 
 
 class ReadingResults(ExampleTest):
@@ -688,11 +690,13 @@ class OwnSink(ExampleTest):
     def test_writes_each_report_once_even_if_the_driver_is_killed(self):
         self.run_example(code=-9, environment={"TROUPE_FAILPOINT": "commit.state_saved:10"})
         out, _ = self.run_example()
-        path = self.storage / "line/points.txt"
+        path = self.storage / "curve/points.txt"
         self.assertEqual(out, f"points are in {path}\n")
-        points = [re.fullmatch(r"line,rank=(\d) loss=\S+,step=(\d+) \d{19}", x).groups()
+        points = [re.fullmatch(r"curve,rank=(\d) loss=\S+,step=(\d+) \d{19}", x).groups()
                   for x in path.read_text().splitlines()]
         self.assertEqual(points, [(str(rank), str(step)) for step in range(1, 21) for rank in (0, 1)])
+        out, _ = self.run_example()  # The first run stays; this one has the next name.
+        self.assertEqual(out, f"points are in {self.storage / 'curve-2/points.txt'}\n")
 
 
 class OwnDataset(ExampleTest):

@@ -834,6 +834,21 @@ class RayTrainPort(ExampleTest):
             self.assertIn(b'"layer1.0.conv1.weight"', model.read_bytes()[:65536])  # as torchvision names it
 
 
+class CommandLine(unittest.TestCase):
+    def test_an_argument_that_makes_no_sense_is_refused_in_one_sentence(self):
+        for program, wrong in {"minimal": ["--steps 0"],
+                               "surviving_kill": ["--steps 0"]}.items():
+            if not (PROGRAMS / program).exists():
+                continue
+            for arguments in wrong:
+                with self.subTest(f"{program} {arguments}"), tempfile.TemporaryDirectory() as folder:
+                    (Path(folder) / "file").write_text("x")
+                    out, err = run(program, *arguments.split(), folder=folder, code=1 if "storage" in arguments else 2)
+                    self.assertEqual(out, "")
+                    self.assertRegex(err, rf"^{program}: [^\n]+\n$")
+                    self.assertEqual(os.listdir(folder), ["file"])
+
+
 class Gpu(unittest.TestCase):
     def test_is_refused_before_anything_starts_where_there_is_none(self):
         with_torch = [x.parent.name for x in EXAMPLES.glob("*/CMakeLists.txt") if "COMPONENTS torch" in x.read_text()]

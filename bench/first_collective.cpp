@@ -6,7 +6,7 @@
 #include "numbers.hpp"
 #include "shared_numbers.hpp"
 #include "troupe/runtime/values/run_error.hpp"
-#include "troupe/trainers/torch/groups/data_plane.hpp"
+#include "troupe/trainers/torch/collectives.hpp"
 #include "troupe/trainers/torch/torch_trainer.hpp"
 
 namespace troupe::internal::bench {
@@ -20,7 +20,7 @@ struct config {
 };
 
 void loop(train_context& context, const config& cfg) {
-  all_reduce_sum(context, at::ones({1}));
+  all_reduce(context, at::ones({1}));
   shared_numbers times{cfg.times, 2};
   times[static_cast<std::size_t>(context.rank())] = now();
 }

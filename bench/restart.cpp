@@ -7,7 +7,7 @@
 #include "shared_numbers.hpp"
 #include "takes.hpp"
 #include "troupe/runtime/values/run_error.hpp"
-#include "troupe/trainers/torch/groups/data_plane.hpp"
+#include "troupe/trainers/torch/collectives.hpp"
 #include "troupe/trainers/torch/torch_trainer.hpp"
 
 namespace troupe::internal::bench {
@@ -25,7 +25,7 @@ struct config {
 
 /// Rank 1 of the first attempt kills itself while rank 0 waits for it.
 void loop(train_context& context, const config& cfg) {
-  auto x = all_reduce_sum(context, at::ones({1}));
+  auto x = all_reduce(context, at::ones({1}));
   if (context.attempt() > 0) {
     shared_numbers times{cfg.times, 2};
     times[static_cast<std::size_t>(context.rank())] = now();
@@ -36,7 +36,7 @@ void loop(train_context& context, const config& cfg) {
     kill[0] = now();
     std::raise(SIGKILL);
   }
-  all_reduce_sum(context, x);
+  all_reduce(context, x);
 }
 
 double restart_once(workplace& place) {

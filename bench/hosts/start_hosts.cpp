@@ -12,7 +12,7 @@
 #include "bench/processes.hpp"
 #include "bench/shared_numbers.hpp"
 #include "troupe/runtime/text.hpp"
-#include "troupe/trainers/torch/groups/data_plane.hpp"
+#include "troupe/trainers/torch/collectives.hpp"
 #include "troupe/trainers/torch/torch_trainer.hpp"
 
 namespace troupe::internal::bench {
@@ -34,7 +34,7 @@ struct config {
 };
 
 void loop(train_context& context, const config& cfg) {
-  all_reduce_sum(context, at::ones({1}));
+  all_reduce(context, at::ones({1}));
   shared_numbers times{cfg.times(), ranks};
   times[static_cast<std::size_t>(context.rank())] = now();
 }

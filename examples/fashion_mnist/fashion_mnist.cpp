@@ -57,7 +57,7 @@ totals validate(troupe::train_context& context, Model& model, Loader& loader) {
                logits.argmax(1).eq(labels).sum(), labels.size(0));
   }
   model.train();
-  troupe::all_reduce_sum(context, result.sums);
+  troupe::all_reduce(context, result.sums);
   return result;
 }
 
@@ -114,7 +114,7 @@ void train(troupe::train_context& context, const config& cfg) {
         std::printf("epoch %d, step %d of %ld: loss %.3f\n", epoch, step,
                     static_cast<long>(loader.size()), loss.item<double>());
     }
-    troupe::all_reduce_sum(context, seen.sums);
+    troupe::all_reduce(context, seen.sums);
     auto test = validate(context, model, test_loader);
     troupe::metrics values{{"epoch", epoch},
                            {"train/loss", seen.loss()},

@@ -33,8 +33,8 @@ void train(troupe::train_context& context, const config& cfg) {
     auto loss = torch::mse_loss(model.forward(x), y);
     loss.backward();
     optimizer.step();
-    auto mean_loss = troupe::all_reduce_sum(context, loss.detach().clone())
-                     / context.world_size();
+    auto mean_loss = troupe::all_reduce(context, loss.detach().clone(),
+                                        troupe::reduce_op::mean);
     troupe::metrics values{{"epoch", epoch},
                            {"loss", mean_loss.item<double>()},
                            {"weight", model->weight.item<double>()},

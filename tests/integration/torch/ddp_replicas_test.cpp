@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include "troupe/trainers/torch/collectives.hpp"
 #include "troupe/trainers/torch/data_parallel/prepare_model.hpp"
 
 #include "tests/integration/torch/ddp_models.hpp"
@@ -157,8 +158,7 @@ TEST_P(replicas, lbfgs_takes_equal_steps_with_the_mean_of_losses) {
       model.zero_grad();
       auto loss = cross_entropy(model.forward(x), y);
       loss.backward();
-      return all_reduce_sum(context, loss.detach().clone())
-             / context.world_size();
+      return all_reduce(context, loss.detach().clone(), reduce_op::mean);
     };
     auto first = mean_loss().item<double>();
     for (int step = 0; step < 3; ++step)

@@ -16,6 +16,7 @@
 #include "tests/support/sanitized.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "troupe/trainers/rank_link.hpp"
+#include "troupe/trainers/torch/collectives.hpp"
 #include "troupe/trainers/torch/data/data_loader.hpp"
 #include "troupe/trainers/torch/groups/c10d_groups.hpp"
 #include "troupe/trainers/torch/groups/data_plane.hpp"
@@ -70,7 +71,7 @@ void loop(train_context& context, const absence& x) {
     }
     while (!fs::exists(x.away))
       std::this_thread::yield();
-    auto sum = all_reduce_sum(context, batch.sum());
+    auto sum = all_reduce(context, batch.sum());
     context.report({{"sum", sum.item<double>()}});
   }
 }
@@ -78,7 +79,7 @@ void loop(train_context& context, const absence& x) {
 /// Rank 0 waits in an all-reduce that rank 1 never comes to: it reports.
 void reduce_beside_a_report(train_context& context, const std::string&) {
   if (context.rank() == 0)
-    all_reduce_sum(context, at::ones({1}));
+    all_reduce(context, at::ones({1}));
   context.report({{"step", 0}});
 }
 
@@ -124,7 +125,7 @@ void leave_in_child(train_context& context, const std::string& action) {
   auto loader = prepare_data_loader(context, ones{}, {.workers = 2});
   int status = -1;
   for (auto& batch : loader) {
-    all_reduce_sum(context, batch);
+    all_reduce(context, batch);
     if (context.rank() != 0 || status >= 0)
       continue;
     auto child = ::fork();
@@ -133,7 +134,7 @@ void leave_in_child(train_context& context, const std::string& action) {
       if (action == "throw")
         throw std::runtime_error{"not of the rank"};
       if (action == "reduce")
-        all_reduce_sum(context, at::ones({1}));
+        all_reduce(context, at::ones({1}));
       if (action == "read")
         continue;
       return;

@@ -2,9 +2,7 @@
 
 #include <any>
 #include <string>
-#include <vector>
 
-#include <ATen/core/grad_mode.h>
 #include <c10/util/StringUtil.h>
 
 namespace troupe {
@@ -26,25 +24,6 @@ std::shared_ptr<torch_data_plane> data_plane(train_context& context) {
 
 at::Device device(train_context& context) {
   return data_plane(context)->device;
-}
-
-at::Tensor all_reduce_sum(train_context& context, at::Tensor x) {
-  if (x.requires_grad() && at::GradMode::is_enabled())
-    throw train_error{
-      {ec::invalid_argument,
-       "all_reduce_sum was given a tensor that requires a gradient, but "
-       "gradients do not pass through it: give it x.detach().clone()"}};
-  auto plane = data_plane(context);
-  if (!plane->group)
-    return x;
-  // A group of GPUs carries GPU tensors only, and c10d's groups read the memory
-  // of a view as if it were its elements.
-  std::vector<at::Tensor> there{
-    x.to(plane->device).resolve_conj().resolve_neg().contiguous()};
-  plane->group->allreduce(there)->wait();
-  if (!there[0].is_same(x))
-    x.copy_(there[0]);
-  return x;
 }
 
 } // namespace troupe

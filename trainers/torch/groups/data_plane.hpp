@@ -32,11 +32,4 @@ at::Device device(train_context& context);
 /// program. (`torch::cuda::is_available()` is false until it is loaded.)
 int gpu_count();
 
-/// Sums *x* over all ranks, in place, and returns it; every rank gets the same
-/// bits. *x* may be on the CPU or on this rank's device. A collective: all
-/// ranks call it with equal shapes and types. With one rank it does nothing.
-/// Gradients do not pass through it: an *x* that requires one throws
-/// `train_error`, as does the end of the attempt.
-at::Tensor all_reduce_sum(train_context& context, at::Tensor x);
-
 } // namespace troupe

@@ -9,6 +9,7 @@
 #include <c10/util/StringUtil.h>
 #include <c10/util/Type.h>
 
+#include "troupe/trainers/torch/collectives.hpp"
 #include "troupe/trainers/torch/groups/data_plane.hpp"
 #include "troupe/trainers/torch/loop/loop_progress.hpp"
 #include "troupe/trainers/torch/optim/clip_grad_norm.hpp"
@@ -410,7 +411,7 @@ void epoch_loop::agree_on_stop() {
   auto asked = at::scalar_tensor(
     stopping_ ? 1 : 0,
     at::TensorOptions{}.dtype(at::kFloat).device(device(context_)));
-  stopping_ = all_reduce_sum(context_, asked).item().toDouble() > 0;
+  stopping_ = all_reduce(context_, asked, reduce_op::max).item().toBool();
 }
 
 void epoch_loop::tell(const std::exception_ptr& what) noexcept {

@@ -5,6 +5,7 @@
 #include <ATen/Functions.h>
 #include <c10/util/StringUtil.h>
 
+#include "troupe/trainers/torch/collectives.hpp"
 #include "troupe/trainers/torch/groups/data_plane.hpp"
 #include "troupe/trainers/torch/throw_invalid_argument.hpp"
 
@@ -66,7 +67,7 @@ std::map<std::string, double> epoch_means::means(train_context& context) const {
   auto table =
     at::stack({at::stack(sums), at::tensor(weights).to(on_device)}, 1);
   if (shared > 0)
-    all_reduce_sum(context, table.narrow(0, 0, shared));
+    all_reduce(context, table.narrow(0, 0, shared));
   table = table.to(at::kCPU);
   std::map<std::string, double> result;
   for (std::size_t i = 0; i < names.size(); ++i) {
@@ -79,9 +80,9 @@ std::map<std::string, double> epoch_means::means(train_context& context) const {
 namespace {
 
 at::Tensor mean_over_ranks(train_context& context, const at::Tensor& x) {
-  return all_reduce_sum(context, x.to(device(context), at::kDouble,
-                                      /*non_blocking=*/false, /*copy=*/true))
-         / context.world_size();
+  auto mine = x.to(device(context), at::kDouble, /*non_blocking=*/false,
+                   /*copy=*/true);
+  return all_reduce(context, mine, reduce_op::mean);
 }
 
 } // namespace

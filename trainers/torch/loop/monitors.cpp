@@ -6,6 +6,7 @@
 #include <ATen/Functions.h>
 #include <c10/util/StringUtil.h>
 
+#include "troupe/trainers/torch/collectives.hpp"
 #include "troupe/trainers/torch/groups/data_plane.hpp"
 #include "troupe/trainers/torch/loop/epoch_loop.hpp"
 #include "troupe/trainers/torch/throw_invalid_argument.hpp"
@@ -51,9 +52,9 @@ double monitor_callback::value_in(epoch_loop& loop) const {
     throw_invalid_argument(who_, " monitors '", monitor_, "', which rank ",
                            context.rank(), " has not logged; it has logged: ",
                            logged.empty() ? "nothing" : to_string(logged));
-  auto sum = at::scalar_tensor(
+  auto value = at::scalar_tensor(
     *mine, at::TensorOptions{}.dtype(at::kDouble).device(device(context)));
-  return all_reduce_sum(context, sum).item().toDouble() / context.world_size();
+  return all_reduce(context, value, reduce_op::mean).item().toDouble();
 }
 
 // -- early_stopping_callback

@@ -129,9 +129,9 @@ TEST_F(bad_input_test, an_optimizer_has_parameters_of_its_module) {
 TEST_F(bad_input_test, a_sum_over_ranks_passes_no_gradient) {
   expect(
     [](train_context& context) {
-      all_reduce_sum(context, torch::ones({1}).requires_grad_() * 2);
+      all_reduce(context, torch::ones({1}).requires_grad_() * 2);
     },
-    {"all_reduce_sum was given a tensor that requires a gradient",
+    {"all_reduce was given a tensor that requires a gradient",
      "x.detach().clone()"});
 }
 

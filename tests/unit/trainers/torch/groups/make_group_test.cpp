@@ -14,6 +14,7 @@
 #include "tests/support/no_new_threads.hpp"
 #include "tests/support/torch_ranks.hpp"
 #include "troupe/trainers/ring/join_ring.hpp"
+#include "troupe/trainers/torch/collectives.hpp"
 #include "troupe/trainers/torch/groups/c10d_groups.hpp"
 #include "troupe/trainers/torch/groups/data_plane.hpp"
 
@@ -229,7 +230,7 @@ TEST_F(make_group_test, sums_are_right_for_views_of_any_kind) {
       auto sums = at::arange(24, at::kFloat).view({4, 6}) * 3;
       auto expect = [&](const at::Tensor& x, const at::Tensor& sum,
                         const char* what) {
-        auto found = all_reduce_sum(context, x);
+        auto found = all_reduce(context, x);
         check(found.is_same(x), std::string{what} + " is another tensor");
         check(at::equal(x, sum), std::string{"the sum is wrong: "} + what);
       };
@@ -252,7 +253,7 @@ TEST_F(make_group_test, sums_are_right_for_views_of_any_kind) {
              "some of the conjugated");
       std::string refusal;
       try {
-        all_reduce_sum(context, at::ones({1}).expand({3}));
+        all_reduce(context, at::ones({1}).expand({3}));
       } catch (const std::exception& e) {
         refusal = e.what();
       }

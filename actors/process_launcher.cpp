@@ -69,7 +69,8 @@ void process_launcher::prepare(start_ranks& x) {
     environment_ = x.environment;
     note_secrets(environment_);
   }
-  cpus_ = plan_cpus(args_.cores.empty() ? available_cores() : args_.cores,
+  auto own = own_cores();
+  cpus_ = plan_cpus(args_.cores.empty() ? own : own.part(args_.cores),
                     static_cast<int>(x.ranks.size()));
   for (auto& facts : x.ranks)
     facts.cores = cpus_.cores[local(facts.rank)];

@@ -38,7 +38,7 @@ struct process_launcher_args {
   /// What a rank joins the attempt with. Empty: ranks open it themselves, so
   /// that a storage that hangs does not hold the caller of `launch`.
   std::function<expected<ranks_ticket>()> ticket;
-  /// The cores that ranks share; empty: all that this process may run on.
+  /// The cores that ranks share; empty: all that this process may use.
   std::vector<int> cores;
 };
 

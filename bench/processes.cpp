@@ -49,7 +49,7 @@ void pin(const std::vector<int>& cores) {
 }
 
 void run_bare_ranks(int count, const std::function<void(int)>& work) {
-  auto plan = plan_cpus(available_cores(), count);
+  auto plan = plan_cpus(own_cores(), count);
   std::vector<pid_t> ranks;
   for (int rank = 0; rank < count; ++rank) {
     auto pid = ::fork();

@@ -6,7 +6,7 @@
 #include "shared_numbers.hpp"
 #include "takes.hpp"
 #include "tests/support/loopback_server.hpp"
-#include "troupe/runtime/process/cpu_plan.hpp"
+#include "troupe/runtime/process/usable_cores.hpp"
 
 namespace troupe::internal::bench {
 
@@ -78,7 +78,7 @@ public:
   one_core& operator=(const one_core&) = delete;
 
 private:
-  std::vector<int> all_ = available_cores();
+  std::vector<int> all_ = own_cores().numbers;
 };
 
 } // namespace

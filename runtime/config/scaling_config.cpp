@@ -1,7 +1,5 @@
 #include "troupe/runtime/config/scaling_config.hpp"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <set>
@@ -11,6 +9,7 @@
 #include "troupe/runtime/config/rank_shares.hpp"
 #include "troupe/runtime/fs.hpp"
 #include "troupe/runtime/process/shared_segment.hpp"
+#include "troupe/runtime/process/usable_cores.hpp"
 #include "troupe/runtime/text.hpp"
 #include "troupe/runtime/whole_number.hpp"
 
@@ -35,13 +34,10 @@ int count_cards() {
 } // namespace
 
 host_resources local_resources() {
-  cpu_set_t cores;
-  CPU_ZERO(&cores);
-  sched_getaffinity(0, sizeof(cores), &cores);
   std::optional<std::string> variable;
   if (auto given = std::getenv("CUDA_VISIBLE_DEVICES"))
     variable = given;
-  return {static_cast<double>(CPU_COUNT(&cores)),
+  return {static_cast<double>(own_cores().count),
           static_cast<double>(visible_gpus(variable, count_cards()))};
 }
 

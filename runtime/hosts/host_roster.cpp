@@ -12,9 +12,9 @@
 #include <utility>
 
 #include "troupe/runtime/hosts/host_list.hpp"
-#include "troupe/runtime/process/cpu_plan.hpp"
 #include "troupe/runtime/process/function_address.hpp"
 #include "troupe/runtime/process/processes.hpp"
+#include "troupe/runtime/process/usable_cores.hpp"
 #include "troupe/runtime/text.hpp"
 #include "troupe/runtime/unix_time.hpp"
 
@@ -71,7 +71,7 @@ agent_facts own_agent_facts() {
   std::random_device random;
   result.incarnation = std::uint64_t{random()} << 32 | random();
   result.host = own_host_name();
-  result.cores = static_cast<int>(available_cores().size());
+  result.cores = own_cores().count;
   result.gpus = static_cast<int>(local_resources().gpus);
   struct sysinfo memory {};
   if (::sysinfo(&memory) == 0)

@@ -15,6 +15,7 @@
 #include <iostream>
 #include <string_view>
 #include <system_error>
+#include <vector>
 
 #include "troupe/runtime/process/interrupt_watch.hpp"
 #include "troupe/runtime/process/process_exit.hpp"
@@ -71,12 +72,17 @@ void redirect(const unique_fd& output, const unique_fd& errors) {
 void pin_to(const std::vector<int>& cores) {
   if (cores.empty())
     return;
-  cpu_set_t set;
-  CPU_ZERO(&set);
+  // A machine may have more cores than a `cpu_set_t`.
+  std::vector<unsigned long> words(
+    static_cast<std::size_t>(std::max(0, *std::ranges::max_element(cores)))
+      / (8 * sizeof(unsigned long))
+    + 1);
+  auto bytes = words.size() * sizeof(unsigned long);
+  auto set = reinterpret_cast<cpu_set_t*>(words.data());
   for (int core : cores)
-    if (core >= 0 && core < CPU_SETSIZE)
-      CPU_SET(core, &set);
-  if (::sched_setaffinity(0, sizeof(set), &set) != 0)
+    if (core >= 0)
+      CPU_SET_S(static_cast<std::size_t>(core), bytes, set);
+  if (::sched_setaffinity(0, bytes, set) != 0)
     std::cerr << "troupe: process " << ::getpid()
               << " is not pinned to its cores: "
               << std::system_category().message(errno) << std::endl;

@@ -4,12 +4,14 @@
 #include <utility>
 #include <vector>
 
+#include "troupe/runtime/process/usable_cores.hpp"
+
 namespace troupe::internal {
 
 /// How the ranks of one host share its cores.
 struct cpu_plan {
   /// The cores of each local rank; empty lists if there are fewer cores than
-  /// ranks.
+  /// ranks, or if other containers use the same cores.
   std::vector<std::vector<int>> cores;
 
   /// OpenMP threads of a rank: cores / ranks, at least 1.
@@ -19,9 +21,9 @@ struct cpu_plan {
   bool oversubscribed = false;
 };
 
-/// Divides *available* (core numbers) among *ranks* >= 1 ranks in contiguous
-/// pieces whose sizes differ by at most one.
-cpu_plan plan_cpus(std::vector<int> available, int ranks);
+/// Divides *available* among *ranks* >= 1 ranks in contiguous pieces whose
+/// sizes differ by at most one.
+cpu_plan plan_cpus(usable_cores available, int ranks);
 
 /// The OpenMP variables a rank gets under *plan*. Variables for which *is_set*
 /// returns true are the user's and are not changed.
@@ -31,8 +33,5 @@ openmp_environment(const cpu_plan& plan, bool (*is_set)(const char* name));
 /// The same, looking at this process's environment.
 std::vector<std::pair<std::string, std::string>>
 openmp_environment(const cpu_plan& plan);
-
-/// The cores this process may run on, in ascending order.
-std::vector<int> available_cores();
 
 } // namespace troupe::internal

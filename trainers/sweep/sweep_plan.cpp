@@ -7,7 +7,7 @@
 #include "troupe/callbacks/tracking/tracker.hpp"
 #include "troupe/runtime/config/rank_shares.hpp"
 #include "troupe/runtime/hosts/host_plan.hpp"
-#include "troupe/runtime/process/cpu_plan.hpp"
+#include "troupe/runtime/process/usable_cores.hpp"
 #include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
@@ -165,7 +165,9 @@ int sweep_plan::at_once() const {
 }
 
 trial_slots sweep_plan::slots() const {
-  return {at_once(), available_cores(), claim_of_trial(request_.scaling)};
+  auto own = own_cores();
+  own.numbers.resize(static_cast<std::size_t>(own.count));
+  return {at_once(), own.numbers, claim_of_trial(request_.scaling)};
 }
 
 expected<train_loop> sweep_plan::loop_for(const trial& x) const {

@@ -15,7 +15,7 @@
 #include <troupe/train.hpp>
 
 #include "tests/integration/hosts/many_hosts_fixture.hpp"
-#include "troupe/runtime/process/cpu_plan.hpp"
+#include "troupe/runtime/process/usable_cores.hpp"
 #include "troupe/runtime/process/function_address.hpp"
 
 namespace troupe::internal::test {
@@ -256,7 +256,7 @@ TEST_P(many_hosts_test, an_agent_reaches_its_driver_over_ipv6) {
 }
 
 TEST_P(many_hosts_test, refuses_a_host_with_less_than_its_ranks_claim) {
-  auto cores = available_cores();
+  auto cores = own_cores().numbers;
   if (GetParam() != where::here || cores.size() < 2)
     GTEST_SKIP() << "an agent gets one of two cores";
   auto driver =

@@ -12,7 +12,7 @@
 #include "tests/integration/run/victim.hpp"
 #include "tests/integration/sweep/sweep_fixture.hpp"
 #include "tests/support/pretended_gpus.hpp"
-#include "troupe/runtime/process/cpu_plan.hpp"
+#include "troupe/runtime/process/usable_cores.hpp"
 
 namespace troupe::internal::test {
 
@@ -48,7 +48,7 @@ void train_on_gpus(train_context& context, const settings& cfg) {
 void train_on_cores(train_context& context, const settings& cfg) {
   fs::path notes{cfg.go};
   fs::ofstream out{notes / std::to_string(cfg.width)};
-  for (auto core : available_cores())
+  for (auto core : own_cores().numbers)
     out << core << ' ';
   out.close();
   wait_for(notes,
@@ -108,7 +108,7 @@ TEST_F(sweep_test, trials_side_by_side_have_gpus_of_their_own) {
 }
 
 TEST_F(sweep_test, trials_side_by_side_have_the_cores_that_they_claim) {
-  auto cores = available_cores();
+  auto cores = own_cores().numbers;
   if (cores.size() < 2)
     GTEST_SKIP() << "this host has one core";
   auto notes = storage_ / "notes";

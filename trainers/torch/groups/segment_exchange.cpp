@@ -6,10 +6,10 @@
 
 #include <c10/core/ScalarType.h>
 #include <c10/util/StringUtil.h>
-#include <sched.h>
 #include <unistd.h>
 
 #include "troupe/runtime/process/shared_segment.hpp"
+#include "troupe/runtime/process/usable_cores.hpp"
 #include "troupe/trainers/torch/groups/reduction.hpp"
 #include "troupe/trainers/torch/groups/torch_config.hpp"
 #include "troupe/trainers/train_context.hpp"
@@ -79,14 +79,10 @@ static_assert(sizeof(collective_fingerprint) <= sizeof(segment_rank{}.note[0])
 /// A few microseconds: less than a sleep and a wake-up cost. A rank that shares
 /// its core with another must not keep it from arriving.
 int spins_for(int ranks) {
-  cpu_set_t allowed;
-  CPU_ZERO(&allowed);
-  if (::sched_getaffinity(0, sizeof(allowed), &allowed) != 0)
-    return 0;
+  auto own = own_cores();
   // A pinned rank has its cores for itself; all others share what they see.
-  auto cores = CPU_COUNT(&allowed);
-  auto online = static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));
-  return cores < online || ranks <= cores ? 100 : 0;
+  auto online = static_cast<std::size_t>(::sysconf(_SC_NPROCESSORS_ONLN));
+  return own.numbers.size() < online || ranks <= own.count ? 100 : 0;
 }
 
 } // namespace

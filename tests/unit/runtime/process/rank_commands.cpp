@@ -16,9 +16,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "troupe/runtime/process/cpu_plan.hpp"
 #include "troupe/runtime/process/function_address.hpp"
 #include "troupe/runtime/process/spawner.hpp"
+#include "troupe/runtime/process/usable_cores.hpp"
 
 namespace troupe::internal::test {
 namespace {
@@ -65,7 +65,7 @@ void start_child(const std::string& way, int fd) {
 
 std::string cores() {
   std::string result;
-  for (int core : available_cores())
+  for (int core : own_cores().numbers)
     result += std::to_string(core) + " ";
   return result;
 }

@@ -18,9 +18,9 @@
 #include "tests/unit/runtime/process/no_memory.hpp"
 #include "tests/unit/runtime/process/process_modes.hpp"
 #include "tests/unit/runtime/process/started_rank.hpp"
-#include "troupe/runtime/process/cpu_plan.hpp"
 #include "troupe/runtime/process/descriptor.hpp"
 #include "troupe/runtime/process/log_tee.hpp"
+#include "troupe/runtime/process/usable_cores.hpp"
 
 using namespace troupe;
 using namespace troupe::internal;
@@ -179,7 +179,7 @@ TEST_F(spawner_test, hides_a_variable_in_constant_memory) {
 }
 
 TEST_F(spawner_test, pins_a_rank_to_its_cores) {
-  auto core = available_cores().back();
+  auto core = own_cores().numbers.back();
   auto request = command("cores");
   request.cores = {core};
   EXPECT_EQ(answer_of(client, std::move(request)), std::to_string(core) + " ");

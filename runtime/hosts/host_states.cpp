@@ -247,8 +247,10 @@ host_decisions host_states::on_attempt_ended(time_point now) {
 
 void host_states::on_progress() noexcept {
   for (auto& x : hosts_)
-    if (x.state == host_state::serving)
+    if (x.state == host_state::serving) {
       x.failures_in_a_row = x.give_ups = 0;
+      x.launches = std::min(x.launches, 1);
+    }
 }
 
 host_decisions host_states::check(time_point now) {

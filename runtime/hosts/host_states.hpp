@@ -51,7 +51,7 @@ struct host_limits {
   /// A host that is silent for this long is suspect.
   duration suspect_after{3000};
 
-  /// Launches of a host after the first one; -1: no limit.
+  /// Launches of a host in a row, after the first one; -1: no limit.
   int max_relaunches = 10;
 
   /// Fewest ranks for which the hosts of an attempt need slots; 0: all hosts
@@ -166,7 +166,7 @@ struct run_host {
   // -- launches of its agent
   std::uint64_t launch = 0;  ///< The latest one; 0: there was none.
   bool has_launcher = false; ///< That of the latest launch has not ended.
-  int launches = 0;
+  int launches = 0; ///< The one that made progress last is the first.
   time_point launched{};
   std::optional<time_point> next_launch;
 
@@ -185,8 +185,9 @@ struct run_host {
 /// Invariants (the tests cite them by name):
 ///   HS-1  An incarnation that was fenced or lost never counts again.
 ///   HS-2  A host is launched only while it has no agent and no launch.
-///   HS-3  A host is launched at most `max_relaunches` + 1 times; in an elastic
-///         run, once more after each of `late_launch_delay`.
+///   HS-3  A host is launched at most `max_relaunches` + 1 times, or as often
+///         again since it last made progress; in an elastic run, once more
+///         after each of `late_launch_delay`.
 ///   HS-4  `gather` is answered once, by a start or by a failure.
 class host_states {
 public:
@@ -261,7 +262,8 @@ public:
   /// Hosts that were about to go leave.
   host_decisions on_attempt_ended(time_point now);
 
-  /// A report was stored: the next failure of a serving host is a new one.
+  /// A report was stored: the next failure of a serving host is a new one, and
+  /// it may be launched again as often as at first.
   void on_progress() noexcept;
 
   /// The ranks of the next attempt, one entry per host.

@@ -251,6 +251,34 @@ TEST_F(host_states_test, HS_3_gives_a_host_up_after_its_budget) {
   EXPECT_EQ(state(1), host_state::ready);
 }
 
+// A run of weeks may lose the same host now and then.
+TEST_F(host_states_test, HS_3_progress_renews_the_budget) {
+  make(1, {.max_relaunches = 2});
+  gather();
+  std::uint64_t agent = 1;
+  auto serve_again = [&] {
+    hello(0, agent);
+    gather();
+    states->on_attempt_started({0});
+  };
+  auto lose = [&] {
+    return to_lines(states->on_gone(0, agent++, "no answer", now));
+  };
+  for (int week = 0; week < 5; ++week) {
+    serve_again();
+    states->on_progress();
+    lose();
+    EXPECT_EQ(state(0), host_state::lost) << "week " << week;
+    EXPECT_THAT(pass(seconds{1}), testing::SizeIs(1)) << "launched again";
+  }
+  // Without progress, the second launch in a row is the last one.
+  serve_again();
+  lose();
+  EXPECT_THAT(pass(seconds{2}), testing::SizeIs(1));
+  serve_again();
+  EXPECT_THAT(lose(), testing::Contains("given up 0: no answer"));
+}
+
 TEST_F(host_states_test, HS_3_an_elastic_run_tries_again_after_a_long_pause) {
   make(2, {.max_relaunches = 0, .min_ranks = 1});
   gather();

@@ -66,12 +66,12 @@ def variables_of(job):
 class ManifestsTest(unittest.TestCase):
     def setUp(self):
         self.service, self.job, self.policy = documents("indexed_job.yaml")
-        (self.jobset,) = documents("jobset.yaml")
+        self.jobset, self.policy_of_set = documents("jobset.yaml")
         self.jobs = [self.job, *jobs_of_set(self.jobset)]
 
     def test_they_are_valid(self):
         for release in RELEASES:
-            for x in (self.service, self.policy, *self.jobs):
+            for x in (self.service, self.policy, self.policy_of_set, *self.jobs):
                 with self.subTest(release=release, name=x["metadata"]["name"]):
                     kubernetes_validate.validate(x, release, strict=True)
 
@@ -109,6 +109,17 @@ class ManifestsTest(unittest.TestCase):
         self.assertEqual(driver["spec"]["completions"], 1)
         for job, expected in ((self.job, self.job["spec"]["completions"] - 1), (driver, agents["spec"]["completions"])):
             self.assertEqual(int(variables_of(job)["TROUPE_AGENTS"]), expected)
+
+    def test_pods_are_on_hosts_of_their_own_and_closed_to_others(self):
+        # Labels that the Job controller, and that of JobSet, give to their pods.
+        of_set = {"jobset.sigs.k8s.io/jobset-name": self.jobset["metadata"]["name"]}
+        for job, policy, labels in ((self.job, self.policy, {"job-name": self.job["metadata"]["name"]}),
+                                    *((job, self.policy_of_set, of_set) for job in jobs_of_set(self.jobset))):
+            all_pods = {"matchLabels": labels}
+            (term,) = pod_of(job)["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+            self.assertEqual(term, {"topologyKey": "kubernetes.io/hostname", "labelSelector": all_pods})
+            self.assertEqual(policy["spec"], {"podSelector": all_pods, "policyTypes": ["Ingress"],
+                                              "ingress": [{"from": [{"podSelector": all_pods}]}]})
 
     def test_each_pod_has_the_ticket_and_the_storage(self):
         for job in self.jobs:

@@ -207,8 +207,6 @@ host_door::open(const std::string& run_id, const fs::path& tickets,
     x->own.run = run_id;
     x->own.own = std::move(certificates.agent);
     TROUPE_TRY(x->own.addresses, host_addresses());
-    if (x->own.addresses.size() > max_ticket_addresses)
-      x->own.addresses.resize(max_ticket_addresses);
   } else {
     TROUPE_TRY(x->own, read_ticket_of(tickets, host_role::driver));
     TROUPE_TRY(args.own,

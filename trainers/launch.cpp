@@ -5,6 +5,7 @@
 #include <optional>
 #include <string_view>
 
+#include "troupe/runtime/hosts/network_addresses.hpp"
 #include "troupe/runtime/text.hpp"
 #include "troupe/runtime/whole_number.hpp"
 #include "troupe/trainers/mpi_launch.hpp"

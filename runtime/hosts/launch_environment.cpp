@@ -1,17 +1,9 @@
 #include "troupe/runtime/hosts/launch_environment.hpp"
 
 #include <algorithm>
-#include <array>
-#include <climits>
-#include <memory>
 #include <utility>
 
-#include <arpa/inet.h>
-#include <ifaddrs.h>
-#include <unistd.h>
-
 #include "troupe/runtime/hosts/slurm_job.hpp"
-#include "troupe/runtime/process/processes.hpp"
 #include "troupe/runtime/text.hpp"
 #include "troupe/runtime/whole_number.hpp"
 
@@ -205,8 +197,6 @@ private:
     result.driver_address = std::move(address);
     result.ticket_path = text_of("TROUPE_TICKET").value_or(default_ticket_path);
     TROUPE_TRY(auto job, read_slurm_job(variables_));
-    if (job)
-      name_job(result, *job);
     TROUPE_TRY(auto agents, number_of("TROUPE_AGENTS"));
     if (agents && (*agents < 1 || *agents > std::int64_t{max_hosts}))
       return contradiction(concat("TROUPE_AGENTS=", *agents,
@@ -312,15 +302,9 @@ private:
     return result;
   }
 
-  static void name_job(launch_environment& result, const slurm_job& job) {
-    result.job = job.name;
-    result.restarts = job.restarts;
-  }
-
   expected<launch_environment> in_slurm(const slurm_job& job) {
     launch_environment result;
     result.engine = launch_engine::slurm;
-    name_job(result, job);
     TROUPE_TRY(auto own, own_task());
     // mpirun may have started its daemons in a step of its own.
     TROUPE_TRY(auto without_pmix, pmi_rank());
@@ -328,12 +312,8 @@ private:
     TROUPE_TRY(auto step, read_slurm_task(variables_));
     TROUPE_TRY(auto nodes, read_slurm_nodes(variables_, step && !in_mpi));
     result.hosts = std::move(nodes.hosts);
-    result.cores = std::move(nodes.cores);
     result.host_index =
       nodes.own_index ? nodes.own_index : own_index(result.hosts);
-    TROUPE_TRY(auto gpus, number_of("SLURM_GPUS_ON_NODE"));
-    if (gpus && *gpus <= INT_MAX)
-      result.gpus = static_cast<int>(*gpus);
     if (options_.node_agent) {
       result.role = launch_role::agent;
       result.found =
@@ -360,7 +340,6 @@ private:
   expected<launch_environment> in_mpi(std::int64_t rank) {
     launch_environment result;
     result.engine = launch_engine::mpi;
-    result.job = text_of("PMIX_NAMESPACE").value_or("");
     TROUPE_TRY(auto local, own_local_task());
     TROUPE_TRY(auto size, number_of("OMPI_COMM_WORLD_SIZE"));
     TROUPE_TRY(auto local_size, number_of("OMPI_COMM_WORLD_LOCAL_SIZE"));
@@ -423,27 +402,6 @@ find_launch_environment(const environment_map& variables,
 
 expected<void> expect_pmix(const environment_map& variables) {
   return launch_finder{variables, {}}.expect_pmix();
-}
-
-std::vector<std::string> own_host_names() {
-  std::vector<std::string> result{"localhost", own_host_name()};
-  ifaddrs* first = nullptr;
-  if (::getifaddrs(&first) != 0)
-    return result;
-  std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> owner{first, ::freeifaddrs};
-  for (auto* x = first; x; x = x->ifa_next) {
-    const void* address = nullptr;
-    if (x->ifa_addr && x->ifa_addr->sa_family == AF_INET)
-      address = &reinterpret_cast<sockaddr_in*>(x->ifa_addr)->sin_addr;
-    else if (x->ifa_addr && x->ifa_addr->sa_family == AF_INET6)
-      address = &reinterpret_cast<sockaddr_in6*>(x->ifa_addr)->sin6_addr;
-    std::array<char, INET6_ADDRSTRLEN> text{};
-    if (address
-        && ::inet_ntop(x->ifa_addr->sa_family, address, text.data(),
-                       text.size()))
-      result.emplace_back(text.data());
-  }
-  return result;
 }
 
 } // namespace troupe::internal

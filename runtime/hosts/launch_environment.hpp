@@ -47,12 +47,6 @@ struct launch_environment {
   /// knows it by the name here.
   std::vector<host_entry> hosts;
 
-  /// Cores of each of *hosts*; empty: not known.
-  std::vector<int> cores;
-
-  /// GPUs of this host that the engine has assigned; unset: not known.
-  std::optional<int> gpus;
-
   /// This host's index in *hosts*, or the index of this pod. Unset: this host
   /// is not one of them, or it is not known.
   std::optional<std::size_t> host_index;
@@ -65,13 +59,6 @@ struct launch_environment {
   int agents = 0;
 
   std::string ticket_path;
-
-  /// What the engine calls the job: "4711", "4711_3" for an element of an
-  /// array, a namespace of PMIx.
-  std::string job;
-
-  /// How often the engine has restarted the job.
-  int restarts = 0;
 
   /// This host is alone although something else was found: people should know.
   bool is_odd = false;
@@ -109,8 +96,5 @@ struct driver_address {
 
 /// Reads HOST:PORT or [ADDRESS]:PORT, the value of `TROUPE_DRIVER`.
 expected<driver_address> parse_driver_address(std::string_view text);
-
-/// "localhost", and the names and addresses of this host.
-std::vector<std::string> own_host_names();
 
 } // namespace troupe::internal

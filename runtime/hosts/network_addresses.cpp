@@ -13,6 +13,7 @@
 #include <netinet/in.h>
 
 #include "troupe/runtime/process/descriptor.hpp"
+#include "troupe/runtime/process/processes.hpp"
 #include "troupe/runtime/text.hpp"
 #include "troupe/runtime/whole_number.hpp"
 
@@ -100,6 +101,14 @@ expected<std::vector<network_address>> own_addresses() {
         if (auto text = numeric_address(*i->ifa_addr); !text.empty())
           result.push_back(
             {i->ifa_name, std::move(text), (i->ifa_flags & IFF_LOOPBACK) != 0});
+  return result;
+}
+
+std::vector<std::string> own_host_names() {
+  std::vector<std::string> result{"localhost", own_host_name()};
+  auto all = own_addresses();
+  for (auto& x : all ? *all : std::vector<network_address>{})
+    result.push_back(x.address);
   return result;
 }
 

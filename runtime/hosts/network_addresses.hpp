@@ -18,6 +18,9 @@ struct network_address {
 /// addresses of IPv6, which mean something else on each host.
 expected<std::vector<network_address>> own_addresses();
 
+/// "localhost", and the name and the addresses of this host.
+std::vector<std::string> own_host_names();
+
 /// The first of *all* that *wanted* stands for: the name of an interface, an
 /// address, or a network such as "10.1.0.0/16". `ec::invalid_config` says what
 /// there is.

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <charconv>
 #include <climits>
-#include <map>
 #include <utility>
 
 #include "troupe/runtime/text.hpp"
@@ -48,32 +47,6 @@ expected<std::vector<int>> counts_of(const environment_reader& variables,
     return slurm_contradiction(concat(name, '=', cut_text(*text, 200),
                                       " is for ", result.size(), " nodes, but ",
                                       list, " names ", size));
-  return result;
-}
-
-/// Slurm gives the cores of the nodes of the job, which may be more.
-expected<std::vector<int>> cores_of(const environment_reader& variables,
-                                    const std::vector<std::string>& names) {
-  auto list = variables.text_of("SLURM_JOB_NODELIST");
-  if (!list)
-    return std::vector<int>{};
-  TROUPE_TRY(auto nodes, expand_host_list(*list, "SLURM_JOB_NODELIST"));
-  TROUPE_TRY(auto cores, counts_of(variables, "SLURM_JOB_CPUS_PER_NODE",
-                                   nodes.size(), "SLURM_JOB_NODELIST"));
-  if (cores.empty())
-    return cores;
-  std::map<std::string_view, int> by_name;
-  for (std::size_t i = 0; i < nodes.size(); ++i)
-    by_name.emplace(nodes[i], cores[i]);
-  std::vector<int> result;
-  for (const auto& name : names) {
-    auto i = by_name.find(name);
-    if (i == by_name.end())
-      return slurm_contradiction(concat("node ", name,
-                                        " is in SLURM_STEP_NODELIST "
-                                        "but not in SLURM_JOB_NODELIST"));
-    result.push_back(i->second);
-  }
   return result;
 }
 
@@ -175,7 +148,6 @@ expected<slurm_nodes> read_slurm_nodes(const environment_reader& variables,
   for (std::size_t i = 0; i < names.size(); ++i)
     result.hosts.push_back(
       {names[i], tasks.empty() ? std::nullopt : std::optional{tasks[i]}});
-  TROUPE_TRY(result.cores, cores_of(variables, names));
   TROUPE_TRY(result.own_index, own_node(variables, names, of_step));
   return result;
 }

@@ -41,7 +41,6 @@ read_slurm_task(const environment_reader& variables);
 
 struct slurm_nodes {
   std::vector<host_entry> hosts;        ///< Slots are the tasks of a node.
-  std::vector<int> cores;               ///< Empty: not known.
   std::optional<std::size_t> own_index; ///< This node, by its name in Slurm.
 };
 
@@ -49,8 +48,8 @@ struct slurm_nodes {
 expected<slurm_nodes> read_slurm_nodes(const environment_reader& variables,
                                        bool of_step);
 
-/// The numbers of "4,1" or "1(x3)", one per node, as Slurm counts tasks and
-/// cores. *name* is for the error's sentence.
+/// The numbers of "4,1" or "1(x3)", one per node, as Slurm counts tasks.
+/// *name* is for the error's sentence.
 expected<std::vector<int>> expand_slurm_counts(std::string_view text,
                                                std::string_view name);
 

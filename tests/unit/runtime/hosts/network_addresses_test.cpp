@@ -6,6 +6,7 @@ namespace troupe::internal {
 
 namespace {
 
+using testing::Contains;
 using testing::HasSubstr;
 
 const std::vector<network_address> two_cards{
@@ -51,6 +52,11 @@ TEST(network_addresses_test, says_what_there_is_instead) {
                           "(10.1.9.7), lo (::1), eth1 (fd00:1::7)");
   EXPECT_THAT(find_address({}, "ib0").error().message,
               HasSubstr("it has none"));
+}
+
+TEST(network_addresses_test, knows_the_names_of_this_host) {
+  EXPECT_THAT(own_host_names(), Contains("localhost"));
+  EXPECT_THAT(own_host_names(), Contains("127.0.0.1"));
 }
 
 TEST(network_addresses_test, knows_the_loopback_of_this_host) {

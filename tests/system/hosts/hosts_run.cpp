@@ -1,7 +1,7 @@
 // A run on whatever hosts it finds, which tells a test where its ranks are.
 //
-//   hosts_run FOLDER [--hosts LIST] [--workers N] [--per-host N] [--waits N]
-//             [--holds N] [--join-ms N]
+//   hosts_run FOLDER [--hosts LIST] [--workers N] [--fewest N] [--per-host N]
+//             [--waits N] [--holds N] [--join-ms N]
 //
 // Each rank writes a line to the FIFO `events` in FOLDER. In the first `waits`
 // attempts the ranks then wait for a fault, in the first `holds` attempts until
@@ -73,7 +73,8 @@ int main(int argc, char** argv) {
   };
   std::string folder = argc > 1 ? argv[1] : ".";
   troupe::train_options options;
-  options.scaling.num_workers = number("--workers", 1);
+  auto workers = number("--workers", 1);
+  options.scaling.num_workers = {number("--fewest", workers), workers};
   options.scaling.workers_per_host = number("--per-host", 0);
   options.scaling.join_timeout =
     std::chrono::milliseconds{number("--join-ms", 60'000)};

@@ -398,6 +398,28 @@ class InSlurm(OnHosts):
         self.assertIn("host h3 is given, but Slurm job", output)
 
 
+class DeadNodesOfSlurm(OnHosts):
+    """Nodes h3 and h4 lose their power, and Slurm does not know it yet."""
+    SCRIPT, PROGRAMS = InSlurm.SCRIPT, InSlurm.PROGRAMS
+
+    @classmethod
+    def bring_up(cls):
+        cls.environment["SLURM_DEAD"] = "3000"
+        cls.addClassCleanup(cls.tool, "slurm.sh", "down")
+        cls.tool("slurm.sh", "up", "4")
+        for host in ("h3", "h4"):
+            cls.tool("hosts.sh", "crash", host)
+
+    def test_a_node_that_is_dead_when_srun_starts_is_named_with_its_words(self):
+        output = self.refused("--workers", "2", "--join-ms", "15000", prefix=["salloc", "-N2", "-w", "h[1,3]"])
+        self.assertRegex(output, r"1 of 2 hosts is missing after 15000 ms, and 2 are needed:\n +h3: srun: error: .* node h3: ")
+
+    def test_an_elastic_run_starts_without_a_node_that_is_dead(self):
+        running = self.start("--workers", "2", "--fewest", "1", "--join-ms", "15000", prefix=["salloc", "-N2", "-w", "h[1,4]"])
+        self.assertEqual(self.ranks_of(1), [(0, 0, "h1")])
+        self.assertRegex(self.output_of(running), "finished, attempt 0, 1 rank")
+
+
 class ElasticInSlurm(OnHosts):
     """A run on four nodes that loses one of them."""
     PROGRAMS = InSlurm.PROGRAMS

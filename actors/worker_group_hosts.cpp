@@ -34,7 +34,7 @@ worker_group_state::welcome(agent_hello& x,
     return to_caf(number.error());
   }
   for (auto& text : {clock_warning(x.facts, std::chrono::system_clock::now()),
-                     hosts.shortage(*number)})
+                     hosts.shortage(*number), hosts.sharing(*number)})
     if (!text.empty())
       note(text);
   auto its = caf::actor_cast<host_agent_actor>(agent);

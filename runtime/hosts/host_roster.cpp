@@ -1,10 +1,5 @@
 #include "troupe/runtime/hosts/host_roster.hpp"
 
-#include <sched.h>
-#include <sys/statvfs.h>
-#include <sys/sysinfo.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
@@ -13,6 +8,7 @@
 
 #include "troupe/runtime/hosts/host_list.hpp"
 #include "troupe/runtime/process/function_address.hpp"
+#include "troupe/runtime/process/loaded_modules.hpp"
 #include "troupe/runtime/process/processes.hpp"
 #include "troupe/runtime/process/usable_cores.hpp"
 #include "troupe/runtime/text.hpp"
@@ -49,6 +45,14 @@ error unfitness(const agent_facts& x, const agent_facts& own) {
             concat("its program has build id ", or_none(x.build_id),
                    ", the driver's has ", or_none(own.build_id),
                    ": start every host from the same build")};
+  // The program's build id does not tell which libraries it has found.
+  for (auto& [name, id] : x.libraries)
+    if (auto mine = own.libraries.find(name);
+        mine != own.libraries.end() && mine->second != id)
+      return {ec::invalid_config,
+              concat("its ", name, " has build id ", or_none(id),
+                     ", the driver's has ", or_none(mine->second),
+                     ": start every host with the same libraries")};
   return {};
 }
 
@@ -70,19 +74,15 @@ agent_facts own_agent_facts() {
   agent_facts result;
   std::random_device random;
   result.incarnation = std::uint64_t{random()} << 32 | random();
-  result.host = own_host_name();
+  auto process = own_identity();
+  result.host = process.host;
+  result.boot = process.boot;
   result.cores = own_cores().count;
   result.gpus = static_cast<int>(local_resources().gpus);
-  struct sysinfo memory {};
-  if (::sysinfo(&memory) == 0)
-    result.memory = std::uint64_t{memory.totalram} * memory.mem_unit;
-  struct statvfs shared {};
-  if (::statvfs("/dev/shm", &shared) == 0)
-    result.shared_memory = std::uint64_t{shared.f_blocks} * shared.f_frsize;
   result.build_id = program_build_id();
+  result.libraries = library_builds();
   result.version = TROUPE_VERSION;
   result.clock_ms = unix_ms(std::chrono::system_clock::now());
-  result.pid = ::getpid();
   return result;
 }
 
@@ -191,6 +191,18 @@ std::string host_roster::shortage(std::size_t host) const {
     return {};
   return concat("host ", mine.name, " has room for ", mine.room.ranks, " of ",
                 mine.planned, " ranks: ", mine.room.shortage);
+}
+
+std::string host_roster::sharing(std::size_t host) const {
+  auto& mine = at(host);
+  for (std::size_t i = 0; i < all().size() && !mine.boot.empty(); ++i)
+    if (auto& x = at(i); i != host && x.incarnation && x.boot == mine.boot
+                         && x.own_name == mine.own_name)
+      return concat("the agents of ", x.name, " (host ", i, ") and ", mine.name,
+                    " (host ", host,
+                    ") run on one machine: both use all its cores and GPUs; "
+                    "start one on each machine");
+  return {};
 }
 
 error host_roster::all_taken() const {

@@ -68,6 +68,10 @@ public:
   /// it has them all.
   std::string shortage(std::size_t host) const;
 
+  /// What people should know if *host* is a machine that has another agent;
+  /// empty: it is not. Containers of one machine differ in their names.
+  std::string sharing(std::size_t host) const;
+
   /// The agent of *host* has checked it, and found *problem* or none. After
   /// `ec::conflict` it asks for a host again. Nothing if another agent has the
   /// host by now. *address*: another one than that of its connection.

@@ -8,32 +8,6 @@
 
 namespace troupe::internal {
 
-std::string_view to_string(host_state x) noexcept {
-  switch (x) {
-    case host_state::expected:
-      return "expected";
-    case host_state::launching:
-      return "launching";
-    case host_state::connecting:
-      return "connecting";
-    case host_state::ready:
-      return "ready";
-    case host_state::serving:
-      return "serving";
-    case host_state::suspect:
-      return "suspect";
-    case host_state::lost:
-      return "lost";
-    case host_state::given_up:
-      return "given up";
-    case host_state::draining:
-      return "draining";
-    case host_state::left:
-      break;
-  }
-  return "left";
-}
-
 bool run_host::is_here() const noexcept {
   switch (state) {
     case host_state::ready:
@@ -101,6 +75,8 @@ void host_states::admit(std::size_t host, const agent_facts& x, bool is_guest,
   mine.is_named = true;
   mine.incarnation = x.incarnation;
   mine.is_guest = is_guest;
+  mine.own_name = x.host;
+  mine.boot = x.boot;
   mine.address = x.address;
   mine.driver_address = x.driver_address;
   mine.admitted = now;

@@ -7,7 +7,6 @@
 #include <functional>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -32,8 +31,6 @@ enum class host_state : std::uint8_t {
   draining,   ///< Is about to leave, for example to be preempted.
   left,
 };
-
-std::string_view to_string(host_state x) noexcept;
 
 /// The limits of `host_states`.
 struct host_limits {
@@ -149,6 +146,8 @@ struct run_host {
   std::optional<std::uint64_t> incarnation;
   bool is_named = false;      ///< By an agent.
   bool is_guest = false;      ///< Its agent was not launched by this driver.
+  std::string own_name;       ///< As its agent calls it.
+  std::string boot;           ///< As in `agent_facts`.
   std::string address;        ///< As in `rank_facts::host_address`.
   std::string driver_address; ///< The other end of that connection.
   time_point admitted{};      ///< Its agent checks it since then.
@@ -166,7 +165,7 @@ struct run_host {
   // -- launches of its agent
   std::uint64_t launch = 0;  ///< The latest one; 0: there was none.
   bool has_launcher = false; ///< That of the latest launch has not ended.
-  int launches = 0; ///< The one that made progress last is the first.
+  int launches = 0;          ///< The one that made progress last is the first.
   time_point launched{};
   std::optional<time_point> next_launch;
 

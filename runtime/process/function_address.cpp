@@ -1,97 +1,28 @@
 #include "troupe/runtime/process/function_address.hpp"
 
-#include <cstring>
 #include <optional>
 #include <utility>
-#include <vector>
 
 #include <dlfcn.h>
-#include <elf.h>
-#include <link.h>
-#include <unistd.h>
 
+#include "troupe/runtime/process/loaded_modules.hpp"
 #include "troupe/runtime/process/start_program.hpp"
 #include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
 namespace {
 
-struct module {
-  std::string path; // Empty for the program.
-  std::uint64_t base = 0;
-  std::string build_id;
-  std::vector<std::pair<std::uint64_t, std::uint64_t>> code; // From, to.
-
-  bool has_code_at(std::uint64_t address) const {
-    for (auto [from, to] : code)
-      if (address >= from && address < to)
-        return true;
-    return false;
-  }
-};
-
-std::size_t padded(std::size_t size) {
-  return (size + 3) & ~std::size_t{3};
-}
-
-/// Finds the build id among the notes in *size* bytes at *notes*.
-std::string build_id_in(const unsigned char* notes, std::size_t size) {
-  std::string result;
-  while (result.empty() && size >= sizeof(ElfW(Nhdr))) {
-    ElfW(Nhdr) head;
-    std::memcpy(&head, notes, sizeof(head));
-    auto* name = notes + sizeof(head);
-    auto* text = name + padded(head.n_namesz);
-    auto whole = sizeof(head) + padded(head.n_namesz) + padded(head.n_descsz);
-    if (whole > size)
-      break;
-    if (head.n_type == NT_GNU_BUILD_ID && head.n_namesz == 4
-        && std::memcmp(name, "GNU", 4) == 0)
-      append_hex(result, {reinterpret_cast<const char*>(text), head.n_descsz});
-    notes += whole;
-    size -= whole;
-  }
-  return result;
-}
-
-module read_module(const dl_phdr_info& info) {
-  module result;
-  result.path = info.dlpi_name ? info.dlpi_name : "";
-  result.base = info.dlpi_addr;
-  for (int i = 0; i < info.dlpi_phnum; ++i) {
-    const auto& part = info.dlpi_phdr[i];
-    auto from = info.dlpi_addr + part.p_vaddr;
-    if (part.p_type == PT_LOAD && (part.p_flags & PF_X) != 0)
-      result.code.emplace_back(from, from + part.p_memsz);
-    if (part.p_type == PT_NOTE && result.build_id.empty())
-      result.build_id = build_id_in(
-        reinterpret_cast<const unsigned char*>(from), part.p_filesz);
-  }
-  return result;
-}
-
 /// The first loaded module for which *wanted* answers true.
 template <class Predicate>
-std::optional<module> find_module(Predicate wanted) {
-  struct search {
-    Predicate& wanted;
-    std::optional<module> found;
-  } state{wanted, std::nullopt};
-  ::dl_iterate_phdr(
-    [](dl_phdr_info* info, std::size_t, void* data) {
-      auto& state = *static_cast<search*>(data);
-      auto candidate = read_module(*info);
-      if (!state.wanted(candidate))
-        return 0;
-      state.found = std::move(candidate);
-      return 1;
-    },
-    &state);
-  return std::move(state.found);
+std::optional<loaded_module> find_module(Predicate wanted) {
+  for (auto& x : loaded_modules())
+    if (wanted(x))
+      return x;
+  return std::nullopt;
 }
 
-std::optional<module> module_of_path(const std::string& path) {
-  return find_module([&](const module& x) { return x.path == path; });
+std::optional<loaded_module> module_of_path(const std::string& path) {
+  return find_module([&](const loaded_module& x) { return x.path == path; });
 }
 
 std::string readable(const std::string& module_path) {
@@ -109,7 +40,7 @@ std::string or_none(const std::string& build_id) {
 expected<function_address> locate(const void* fn, std::string_view what) {
   auto address = reinterpret_cast<std::uint64_t>(fn);
   auto found =
-    find_module([=](const module& x) { return x.has_code_at(address); });
+    find_module([=](const loaded_module& x) { return x.has_code_at(address); });
   if (!found)
     return failure(ec::invalid_config,
                    std::string{what}

@@ -33,6 +33,7 @@ protected:
     agent_facts own;
     own.incarnation = 100;
     own.host = "h0";
+    own.boot = "b0";
     if (!network.empty())
       own.address = "10.1.0.1";
     return own;
@@ -87,7 +88,8 @@ protected:
     other = system.spawn(host_agent, host_agent_args{elsewhere});
     agent_hello hello;
     hello.facts.incarnation = incarnation;
-    hello.facts.host = "h1";
+    hello.facts.host = host;
+    hello.facts.boot = "b0";
     hello.facts.launch = launch;
     hello.facts.gpus = gpus;
     hello.facts.clock_ms = unix_ms(clock);
@@ -146,8 +148,9 @@ protected:
     system.settle();
   }
 
-  std::string address; ///< On the interface that was asked for.
-  int gpus = 0;        ///< Of the next host that joins.
+  std::string host = "h1"; ///< As the agent that joins calls it.
+  std::string address;     ///< On the interface that was asked for.
+  int gpus = 0;            ///< Of the next host that joins.
   std::shared_ptr<recorded_launcher> elsewhere;
   host_agent_actor other;
   std::shared_ptr<answer<void>> checked;

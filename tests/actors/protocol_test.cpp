@@ -218,8 +218,18 @@ void for_each_sample(F f) {
                 {{}, 5, reports_awaited{2, 1}}}});
   f(rank_loop_ended{2, {2, 1, problem, true}, true, {shown}});
   f(rank_disconnected{2, 1});
-  f(agent_hello{
-    {1, "h2", "10.0.0.2", "10.0.0.1", 4, 2, 5, 6, "ab", "0.1", 7, 8, 9}});
+  f(agent_hello{{1,
+                 "h2",
+                 "ef",
+                 "10.0.0.2",
+                 "10.0.0.1",
+                 4,
+                 2,
+                 "ab",
+                 {{"lib", "cd"}},
+                 "0.1",
+                 7,
+                 9}});
   f(host_accepted{2, "/runs/r", 17, "eth1", 20'000});
   f(host_checked{2, 1, problem, "10.1.0.4"});
   f(host_tick{2, 1});

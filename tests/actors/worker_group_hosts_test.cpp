@@ -54,6 +54,13 @@ TEST_F(joining_host_test, a_clock_that_differs_is_shown_and_does_not_matter) {
   EXPECT_EQ(elsewhere->launched.size(), 1u);
 }
 
+TEST_F(joining_host_test, tells_of_two_agents_on_one_machine) {
+  start();
+  host = "h0"; // That of the driver.
+  join(1);
+  EXPECT_THAT(notes, HasSubstr("h0 (host 0) and h0 (host 1) run on one"));
+}
+
 class chosen_network_test : public joining_host_test {
 protected:
   chosen_network_test() : joining_host_test("10.1.0.0/16") {}

@@ -15,8 +15,9 @@
 #include <troupe/train.hpp>
 
 #include "tests/integration/hosts/many_hosts_fixture.hpp"
-#include "troupe/runtime/process/usable_cores.hpp"
 #include "troupe/runtime/process/function_address.hpp"
+#include "troupe/runtime/process/loaded_modules.hpp"
+#include "troupe/runtime/process/usable_cores.hpp"
 
 namespace troupe::internal::test {
 
@@ -128,11 +129,10 @@ int be_driver(const std::string& folder, int workers, int agents, int waits,
 
 namespace {
 
-/// This program with another build id.
-std::string other_build(const temporary_folder& folder) {
-  auto self = fs::canonical("/proc/self/exe").string();
-  auto bytes = bytes_of(self);
-  auto id = program_build_id();
+/// The program or library *original* with another build id than *id*.
+std::string other_build(const temporary_folder& folder,
+                        const std::string& original, const std::string& id) {
+  auto bytes = bytes_of(original);
   std::string raw;
   for (std::size_t i = 0; i + 1 < id.size(); i += 2)
     raw += static_cast<char>(std::stoi(id.substr(i, 2), nullptr, 16));
@@ -140,7 +140,7 @@ std::string other_build(const temporary_folder& folder) {
   EXPECT_NE(at, std::string::npos);
   if (at != std::string::npos)
     bytes[at] = static_cast<char>(bytes[at] ^ 1);
-  auto path = folder / "other";
+  auto path = folder / fs::path{original}.filename().string();
   write_bytes(path, bytes);
   fs::permissions(path, fs::owner_all);
   return path.string();
@@ -388,8 +388,31 @@ TEST_P(many_hosts_test, an_agent_of_a_preempted_run_is_to_be_started_again) {
 
 TEST_P(many_hosts_test, an_agent_of_another_build_is_refused) {
   auto driver = start_driver(2, 1, 0);
-  EXPECT_EQ(start_agent(1, other_build(folder_))->wait(), 78);
+  auto self = fs::canonical("/proc/self/exe").string();
+  EXPECT_EQ(
+    start_agent(1, other_build(folder_, self, program_build_id()))->wait(), 78);
   // The run waits for the right one.
+  auto agent = start_agent(1);
+  EXPECT_EQ(result_line(), "result finished 1 ");
+  EXPECT_EQ(driver->wait(), 0);
+  EXPECT_EQ(agent->wait(), 0);
+}
+
+TEST_P(many_hosts_test, an_agent_with_another_build_of_a_library_is_refused) {
+  loaded_module library;
+  for (auto& x : loaded_modules())
+    if (x.path.find("/libcaf_core.so") != x.path.npos)
+      library = x;
+  if (library.path.empty())
+    GTEST_SKIP() << "CAF is a part of this program";
+  auto driver = start_driver(2, 1, 0);
+  temporary_folder libraries;
+  other_build(libraries, library.path, library.build_id);
+  auto other =
+    start(1, {"/usr/bin/env", "LD_LIBRARY_PATH=" + libraries.path().string(),
+              "TROUPE_TICKET=" + (folder_ / "ticket").string(), own_program(),
+              "--node-agent"});
+  EXPECT_EQ(other->wait(), 78);
   auto agent = start_agent(1);
   EXPECT_EQ(result_line(), "result finished 1 ");
   EXPECT_EQ(driver->wait(), 0);

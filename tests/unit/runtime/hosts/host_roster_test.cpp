@@ -111,6 +111,61 @@ TEST_F(host_roster_test, refuses_another_build_and_keeps_waiting) {
   EXPECT_TRUE(starts());
 }
 
+/// The driver's program has found the library `libtorch_cpu.so` as it should.
+class library_roster_test : public host_roster_test {
+protected:
+  library_roster_test() {
+    auto own = facts(100, "h0");
+    own.libraries = {{"libtorch_cpu.so", "c1"}, {"libtorch_cuda.so", "c2"}};
+    roster = host_roster{{{"", 0, 1, 1}, {"", 1, 1, 1}}, own, {}, "here"};
+    roster.gather(now);
+  }
+};
+
+TEST_F(library_roster_test, refuses_another_build_of_a_library) {
+  auto x = facts(1, "h1");
+  x.libraries = {{"libc10.so", "d0"}, {"libtorch_cpu.so", "d1"}};
+  auto refused = admit(x);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ec::invalid_config);
+  EXPECT_EQ(refused.error().message,
+            "its libtorch_cpu.so has build id d1, the driver's has c1: start "
+            "every host with the same libraries");
+}
+
+// LibTorch's part for GPUs is loaded where there is one.
+TEST_F(library_roster_test, a_library_that_is_not_loaded_is_not_compared) {
+  auto x = facts(1, "h1");
+  x.libraries = {{"libc10.so", "d0"}, {"libtorch_cpu.so", "c1"}};
+  EXPECT_TRUE(admit(x));
+}
+
+TEST_F(host_roster_test, tells_of_two_agents_on_one_machine) {
+  roster.gather(now);
+  auto admitted = [this](std::uint64_t incarnation, const std::string& host,
+                         const std::string& boot) {
+    auto x = facts(incarnation, host);
+    x.boot = boot;
+    return admit(x).value_or(0);
+  };
+  // A container, or a namespace, has a name of its own.
+  auto first = admitted(1, "h1", "b1");
+  EXPECT_EQ(roster.sharing(first), "");
+  auto second = admitted(2, "h2", "b1");
+  EXPECT_EQ(roster.sharing(second), "");
+  roster.gone(second, 2, "gone", now);
+  second = admitted(3, "h1", "b2");
+  EXPECT_EQ(roster.sharing(second), "") << "another machine of that name";
+  roster.gone(second, 3, "gone", now);
+  second = admitted(4, "h1", "b1");
+  EXPECT_THAT(roster.sharing(second),
+              HasSubstr("of h1 (host 1) and h1 (host 2) run on one machine"));
+  // Its predecessor is not another agent.
+  roster.gone(first, 1, "gone", now);
+  first = admitted(5, "h3", "b1");
+  EXPECT_EQ(roster.sharing(second), "");
+}
+
 TEST_F(host_roster_test, remembers_why_an_agent_was_refused) {
   roster.gather(now);
   EXPECT_FALSE(admit(facts(1, "h1", "bb")));

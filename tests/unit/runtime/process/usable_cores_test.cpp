@@ -37,7 +37,7 @@ protected:
   }
 
   /// How many cores there seem to be; more than this machine has, so that each
-  /// quota can be told from the next.
+  /// quota can be distinguished from the next.
   std::int64_t cores() { return cores_of_quotas(root_.path()); }
 
   static constexpr auto v2 =

@@ -7,19 +7,22 @@
 
 namespace {
 
-/// Few episodes tell most policies; a good one has to play many more.
+/// Few episodes tell most policies. One that reaches the goal in these plays
+/// many, which decide.
 constexpr int few = 20, many = 100;
 
 /// Plays by the checkpoint *files*; what to tell the run.
 troupe::callback_done look_at(judge_state& state,
                               const troupe::checkpoint& files,
                               const policy& player) {
-  auto reward = mean_reward(player, few, state.version);
-  std::printf("checkpoint %llu: mean reward %.1f\n",
-              static_cast<unsigned long long>(state.version), reward);
-  if (reward < state.goal)
-    return {};
-  reward = mean_reward(player, many, 1'000'000 + state.version);
+  auto episodes = few;
+  auto reward = mean_reward(player, episodes, state.version);
+  if (reward >= state.goal) {
+    episodes = many;
+    reward = mean_reward(player, episodes, 1'000'000 + state.version);
+  }
+  std::printf("checkpoint %llu: mean reward %.1f of %d episodes\n",
+              static_cast<unsigned long long>(state.version), reward, episodes);
   if (reward < state.goal)
     return {};
   auto copied = files.to_directory(state.folder / "policy");
@@ -28,7 +31,8 @@ troupe::callback_done look_at(judge_state& state,
   state.is_done = true;
   char reason[80];
   std::snprintf(reason, sizeof reason, "mean reward %.1f of %d episodes",
-                reward, many);
+                reward, episodes);
+  troupe::fs::ofstream{state.folder / "verdict.txt"} << reason << '\n';
   return {.orders = {{troupe::complete_run{reason}}}};
 }
 

@@ -6,7 +6,7 @@ struct judge_state {
   static inline constexpr auto name = "judge";
 
   double goal = 0;         ///< Mean reward.
-  troupe::fs::path folder; ///< For the checkpoint that reaches the goal.
+  troupe::fs::path folder; ///< For the policy that reaches the goal, and why.
   std::uint64_t version = 0;
   bool is_done = false;
 };

@@ -2,6 +2,8 @@
 // architecture of Ape-X. Ends when a checkpoint reaches the goal.
 
 #include <cstdio>
+#include <stdexcept>
+#include <string>
 #include <string_view>
 
 #include "environment.hpp"
@@ -36,9 +38,15 @@ int complain(const troupe::error& why) {
 troupe::expected<troupe::published_socket>
 open_door(caf::actor_system& system, const exchange_actor& replay,
           const troupe::run_config& run) {
-  auto folder = troupe::fs::absolute(run.storage_path) / "sockets";
-  troupe::fs::create_directories(folder);
-  troupe::fs::permissions(folder, troupe::fs::owner_all);
+  auto folder = troupe::fs::absolute(run.storage_path) / ".sockets";
+  boost::system::error_code failed;
+  troupe::fs::create_directories(folder, failed);
+  if (!failed)
+    troupe::fs::permissions(folder, troupe::fs::owner_all, failed);
+  if (failed)
+    return troupe::failure(troupe::ec::storage,
+                           "cannot make the folder " + folder.string()
+                             + " for this user alone: " + failed.message());
   troupe::fs::path name{run.name.value_or("cart_pole")};
   return troupe::publish(system, replay, folder / name.filename());
 }
@@ -46,13 +54,16 @@ open_door(caf::actor_system& system, const exchange_actor& replay,
 int conclude(const troupe::result& result) {
   if (result.error)
     return complain({result.error->code, result.error->message});
-  if (result.stop_reason.empty()) {
+  // Not `stop_reason`: it is empty if the last checkpoint reaches the goal.
+  auto folder = result.path / "callbacks/judge";
+  std::string verdict;
+  troupe::fs::ifstream file{folder / "verdict.txt"};
+  if (!std::getline(file, verdict)) {
     std::printf("the goal was not reached\n");
     return 1;
   }
-  std::printf("%s after %.0f updates; the policy is in %s\n",
-              result.stop_reason.c_str(), result.metrics.number("updates"),
-              (result.path / "callbacks/judge/policy").c_str());
+  std::printf("%s after %.0f updates; the policy is in %s\n", verdict.c_str(),
+              result.metrics.number("updates"), (folder / "policy").c_str());
   return 0;
 }
 
@@ -70,7 +81,8 @@ int main(int argc, char** argv) {
                                     .if_finished = troupe::if_finished::number,
                                     .failure = {.max_failures = 10},
                                     .checkpoint = {.num_to_keep = 1}}};
-  auto cfg = troupe::parse_config<options>(argc, argv, run);
+  auto cfg = troupe::parse_config<options>(
+    argc, argv, run, {.about = "CartPole by actors and a group of learners."});
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
 
   troupe::system_config settings;

@@ -76,6 +76,11 @@ def config_names(path):
     return list(json.loads(json.loads((path / "run.json").read_text())["config"])["config"])
 
 
+def strange_folders(storage):
+    """Folders in *storage* that `troupe ls` complains about: neither a run nor hidden."""
+    return [x.name for x in storage.iterdir() if x.is_dir() and not x.name.startswith(".") and not (x / "run.json").exists()]
+
+
 def children_of(pid):
     return [int(x) for x in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
@@ -309,7 +314,15 @@ class ActorLearner(ExampleTest):
         reward, policy = re.search(r"mean reward (\S+) of 100 episodes after \d+ updates; the policy is in (\S+)", said).groups()
         self.assertGreaterEqual(float(reward), 475)
         self.assertTrue((Path(policy) / "policy.bin").exists())
-        self.assertEqual(list((self.storage / "sockets").iterdir()), [])
+        self.assertEqual(list((self.storage / ".sockets").iterdir()), [])
+        self.assertEqual(strange_folders(self.storage), [])
+
+    def test_reaches_the_goal_at_the_last_checkpoint(self):
+        out, _ = self.run_example("--updates", 100, "--goal", 1)
+        self.assertRegex(out, r"\nmean reward \S+ of 100 episodes after 100 updates; the policy is in \S+\n$")
+        out, _ = self.run_example("--updates", 100, "--goal", 500, code=1)
+        self.assertRegex(out, r"checkpoint 1: mean reward \S+ of 20 episodes\n")
+        self.assertTrue(out.endswith("the goal was not reached\n"), out)
 
     def test_reaches_the_goal_although_an_environment_and_a_learner_are_killed(self):
         def kill(program, said):
@@ -837,7 +850,8 @@ class RayTrainPort(ExampleTest):
 class CommandLine(unittest.TestCase):
     def test_an_argument_that_makes_no_sense_is_refused_in_one_sentence(self):
         for program, wrong in {"minimal": ["--steps 0"],
-                               "surviving_kill": ["--steps 0"]}.items():
+                               "surviving_kill": ["--steps 0"],
+                               "actor_learner": ["--storage file", "--storage /proc/runs"]}.items():
             if not (PROGRAMS / program).exists():
                 continue
             for arguments in wrong:

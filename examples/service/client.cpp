@@ -161,7 +161,8 @@ private:
 } // namespace
 
 int main(int argc, char** argv) {
-  auto cfg = troupe::parse_config<options>(argc, argv);
+  auto cfg = troupe::parse_config<options>(
+    argc, argv, {.about = "Load test of the service."});
   troupe::register_messages<caf::id_block::service_messages>();
   troupe::system_config settings;
   caf::actor_system system{settings};

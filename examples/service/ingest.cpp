@@ -37,7 +37,6 @@ ingest(ingest_actor::stateful_pointer<ingest_state> self,
   state.folder = std::move(folder);
   state.shard_size = shard_size;
   state.trainer = std::move(trainer);
-  troupe::fs::create_directories(state.folder);
   open_next(state);
   return {
     [self](const add_samples& x) -> caf::result<samples_added> {

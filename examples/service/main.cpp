@@ -46,16 +46,40 @@ service_actor::behavior_type front(service_actor::pointer self,
   };
 }
 
+/// Makes *folder*, and lets only this user enter *storage* around it.
+troupe::expected<void> make_folders(const troupe::fs::path& storage,
+                                    const troupe::fs::path& folder) {
+  boost::system::error_code failed;
+  troupe::fs::create_directories(folder, failed);
+  if (!failed)
+    troupe::fs::permissions(storage, troupe::fs::owner_all, failed);
+  if (failed)
+    return troupe::failure(troupe::ec::storage,
+                           "cannot make the folder " + folder.string()
+                             + " for this user alone: " + failed.message());
+  return {};
+}
+
+int complain(const troupe::error& why) {
+  std::fprintf(stderr, "service: %s\n", why.message.c_str());
+  return 1;
+}
+
 } // namespace
 
 int main(int argc, char** argv) {
   troupe::init(argc, argv);
-  auto cfg = troupe::parse_config<options>(argc, argv);
+  auto cfg = troupe::parse_config<options>(
+    argc, argv, {.about = "A service that trains while it answers."});
   if (cfg.gpu && !has_gpu()) {
     std::fprintf(stderr,
                  "service: --gpu: LibTorch shows this process no GPU\n");
     return 2;
   }
+  auto storage = troupe::fs::absolute(cfg.storage);
+  auto shards = storage / ".samples"; // not the folder of a run
+  if (auto made = make_folders(storage, shards); !made)
+    return complain(made.error());
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
   troupe::register_messages<caf::id_block::service_messages,
                             caf::id_block::service_parts>();
@@ -69,26 +93,23 @@ int main(int argc, char** argv) {
 
   service_config settings;
   caf::actor_system system{settings};
-  auto storage = troupe::fs::absolute(cfg.storage);
-  troupe::fs::create_directories(storage);
-  troupe::fs::permissions(storage, troupe::fs::owner_all);
-
   auto predictions = system.spawn(predictor);
   auto training =
     system.spawn<caf::detached>(trainer,
                                 trainer_options{.storage = storage,
+                                                .shards = shards,
                                                 .workers = cfg.workers,
                                                 .gpu = cfg.gpu,
                                                 .epochs = cfg.epochs},
                                 predictions);
-  auto samples = system.spawn<caf::detached>(ingest, storage / "samples",
-                                             cfg.shard_size, training);
+  auto samples =
+    system.spawn<caf::detached>(ingest, shards, cfg.shard_size, training);
   auto service = system.spawn(front, samples, predictions);
   auto door = troupe::publish(system, service, storage / "service.socket");
   if (door)
     std::printf("clients find the service at %s\n", door->path().c_str());
   else
-    std::fprintf(stderr, "service: %s\n", door.error().message.c_str());
+    complain(door.error());
 
   int signal = 0;
   if (door)

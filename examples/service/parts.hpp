@@ -104,7 +104,8 @@ predictor(predictor_actor::stateful_pointer<predictor_state> self);
 // -- TRAINER: a run per round
 
 struct trainer_options {
-  troupe::fs::path storage;
+  troupe::fs::path storage; ///< Of the runs.
+  troupe::fs::path shards;  ///< What INGEST writes.
   int workers = 2;
   bool gpu = false;
   int epochs = 10;

@@ -20,10 +20,9 @@ std::string run_name(std::uint64_t round) {
 /// What an earlier service has left: its shards, and its last checkpoint.
 void find_earlier(trainer_state& x) {
   namespace fs = troupe::fs;
-  if (fs::exists(x.options.storage / "samples"))
-    for (auto& entry : fs::directory_iterator{x.options.storage / "samples"})
-      if (entry.path().extension() == ".bin")
-        x.shards.push_back(entry.path());
+  for (auto& entry : fs::directory_iterator{x.options.shards})
+    if (entry.path().extension() == ".bin")
+      x.shards.push_back(entry.path());
   std::sort(x.shards.begin(), x.shards.end());
   std::vector<fs::path> rounds;
   for (auto& entry : fs::directory_iterator{x.options.storage})

@@ -412,6 +412,7 @@ class Service(ExampleTest):
         self.end_of(service)
         kept = sorted(x.name for x in self.storage.glob("round-*"))
         self.assertLessEqual(len(kept), 2)
+        self.assertEqual(strange_folders(self.storage), [])
         # The next service answers at once, and resumes from there.
         service = self.start("--shard_size", 1000, "--epochs", 1)
         first, *others = self.rounds_of(self.client("--rate", 100, "--checkpoints", 2))
@@ -851,6 +852,7 @@ class CommandLine(unittest.TestCase):
     def test_an_argument_that_makes_no_sense_is_refused_in_one_sentence(self):
         for program, wrong in {"minimal": ["--steps 0"],
                                "surviving_kill": ["--steps 0"],
+                               "service": ["--storage file", "--storage /proc/runs"],
                                "actor_learner": ["--storage file", "--storage /proc/runs"]}.items():
             if not (PROGRAMS / program).exists():
                 continue

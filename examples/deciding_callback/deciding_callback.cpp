@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdio>
 #include <random>
+#include <stdexcept>
 
 #include <troupe/train.hpp>
 
@@ -14,6 +15,11 @@ struct config {
   int epochs = 1000;
 
   TROUPE_FIELDS(lr, target, epochs)
+
+  void validate() const {
+    if (epochs < 1)
+      throw std::invalid_argument{"epochs is at least 1"};
+  }
 };
 
 class loss_judge : public troupe::user_callback {

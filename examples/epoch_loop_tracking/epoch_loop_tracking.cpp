@@ -3,6 +3,7 @@
 // 0, and a restarted run continues its curves.
 
 #include <cstdio>
+#include <stdexcept>
 
 #include <torch/torch.h>
 
@@ -19,6 +20,11 @@ struct config {
   int limit = 6400; // training samples per epoch
 
   TROUPE_FIELDS(tracker, data, lr, epochs, limit)
+
+  void validate() const {
+    if (epochs < 1 || limit < 1)
+      throw std::invalid_argument{"epochs and limit are at least 1"};
+  }
 };
 
 struct classifier

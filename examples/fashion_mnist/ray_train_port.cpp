@@ -49,7 +49,8 @@ int main(int argc, char** argv) {
   // [4] Configure scaling and resource requirements; `--gpu` for GPUs.
   troupe::torch_options run{.scaling = {.num_workers = 2},
                             .run = {.storage_path = "runs"}};
-  auto cfg = troupe::parse_config<config>(argc, argv, run);
+  auto cfg = troupe::parse_config<config>(
+    argc, argv, run, {.about = "The program of Ray Train's guide, ported."});
   // [5] Launch distributed training job.
   troupe::torch_trainer trainer{train_func, cfg, run};
   auto result = trainer.fit();

@@ -2,7 +2,6 @@
 // module with its steps, a loop, callbacks. Resumes after its last epoch if a
 // run of the same name was interrupted.
 
-#include <cmath>
 #include <cstdio>
 
 #include <torch/torch.h>
@@ -42,10 +41,9 @@ struct classifier
   void validation_step(batch& x, std::int64_t) override { loss("val", x); }
 
   troupe::loop_optimizer configure_optimizers() override {
-    return {
-      std::make_shared<troupe::fused_adam>(parameters(),
-                                           troupe::adam_options{.lr = lr}),
-      {.factor = [](std::int64_t epoch) { return std::pow(0.7, epoch); }}};
+    return {std::make_shared<troupe::fused_adam>(
+              parameters(), troupe::adam_options{.lr = lr}),
+            {.factor = troupe::exponential_lr{0.7}}};
   }
 
   double lr;
@@ -85,7 +83,8 @@ int main(int argc, char** argv) {
   troupe::torch_options run{
     .scaling = {.num_workers = 2},
     .run = {.storage_path = "runs", .checkpoint = {.num_to_keep = 1}}};
-  auto cfg = troupe::parse_config<config>(argc, argv, run);
+  auto cfg = troupe::parse_config<config>(
+    argc, argv, run, {.about = "A module with steps in an epoch loop."});
   auto result = troupe::torch_trainer{train, cfg, run}.fit();
   if (result.error)
     return 1; // fit() has printed why

@@ -2,6 +2,7 @@
 // samples, and all ranks end with the same weight.
 
 #include <cstdio>
+#include <stdexcept>
 
 #include <torch/torch.h>
 
@@ -13,6 +14,11 @@ struct config {
   int samples = 128; // per worker
 
   TROUPE_FIELDS(lr, epochs, samples)
+
+  void validate() const {
+    if (epochs < 1 || samples < 1)
+      throw std::invalid_argument{"epochs and samples are at least 1"};
+  }
 };
 
 void train(troupe::train_context& context, const config& cfg) {
@@ -48,7 +54,8 @@ int main(int argc, char** argv) {
   troupe::torch_options run{
     .scaling = {.num_workers = 2},
     .run = {.storage_path = "runs", .checkpoint = {.num_to_keep = 1}}};
-  auto cfg = troupe::parse_config<config>(argc, argv, run);
+  auto cfg = troupe::parse_config<config>(
+    argc, argv, run, {.about = "The smallest model, data-parallel."});
   auto result = troupe::torch_trainer{train, cfg, run}.fit();
   if (result.error)
     return 1; // fit() has printed why

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstdio>
+#include <stdexcept>
 
 #include <torch/torch.h>
 
@@ -18,6 +19,13 @@ struct config {
   double lr = 1e-2;
 
   TROUPE_FIELDS(points, rare, balanced, epochs, readers, lr)
+
+  void validate() const {
+    if (epochs < 1 || !(rare < 1 && rare * points >= 1))
+      throw std::invalid_argument{
+        "epochs is at least 1, rare is below 1, and rare * points, the number "
+        "of rare points, is at least 1"};
+  }
 };
 
 /// One sample; a batch is the same struct with one more dimension.

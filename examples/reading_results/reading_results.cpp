@@ -26,7 +26,8 @@ void pretend(troupe::train_context& context, const config&) {
 int show(const troupe::fs::path& folder) {
   auto result = troupe::result::from_path(folder);
   if (!result) {
-    std::fprintf(stderr, "%s\n", result.error().message.c_str());
+    std::fprintf(stderr, "reading_results: %s\n",
+                 result.error().message.c_str());
     return 1;
   }
   std::printf(
@@ -35,7 +36,8 @@ int show(const troupe::fs::path& folder) {
     static_cast<int>(result->attempts), to_string(result->metrics).c_str());
   auto history = result->metrics_history();
   if (!history) {
-    std::fprintf(stderr, "%s\n", history.error().message.c_str());
+    std::fprintf(stderr, "reading_results: %s\n",
+                 history.error().message.c_str());
     return 1;
   }
   for (auto& report : *history) {
@@ -69,7 +71,8 @@ int main(int argc, char** argv) {
   if (cfg.read.empty()) {
     auto result = troupe::data_parallel_trainer{pretend, cfg, run}.fit();
     if (result.error) {
-      std::fprintf(stderr, "%s\n", result.error->message.c_str());
+      std::fprintf(stderr, "reading_results: %s\n",
+                   result.error->message.c_str());
       return 1;
     }
     cfg.read = result.path;

@@ -3,6 +3,7 @@
 // of all ranks, and a checkpoint for each epoch that Python can read.
 
 #include <cstdio>
+#include <stdexcept>
 
 #include <torch/torch.h>
 
@@ -15,6 +16,12 @@ struct config {
   int batch_size = 10;
 
   TROUPE_FIELDS(lr, epochs, samples, batch_size)
+
+  void validate() const {
+    if (epochs < 1 || samples < 1 || batch_size < 1)
+      throw std::invalid_argument{
+        "epochs, samples and batch_size are at least 1"};
+  }
 };
 
 torch::Tensor targets(const torch::Tensor& x) {
@@ -74,7 +81,8 @@ int main(int argc, char** argv) {
   troupe::init(argc, argv);
   troupe::torch_options run{.scaling = {.num_workers = 2},
                             .run = {.storage_path = "runs"}};
-  auto cfg = troupe::parse_config<config>(argc, argv, run);
+  auto cfg = troupe::parse_config<config>(
+    argc, argv, run, {.about = "Metrics over the samples of all ranks."});
   auto result = troupe::torch_trainer{train, cfg, run}.fit();
   if (result.error)
     return 1; // fit() has printed why

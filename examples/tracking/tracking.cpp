@@ -103,7 +103,8 @@ int main(int argc, char** argv) {
   troupe::init(argc, argv);
   troupe::torch_options run{.scaling = {.num_workers = 2},
                             .run = {.storage_path = "runs"}};
-  auto cfg = troupe::parse_config<config>(argc, argv, run);
+  auto cfg = troupe::parse_config<config>(
+    argc, argv, run, {.about = "FashionMNIST with a tracker."});
   run.run.trackers = {make(cfg.tracker)};
 
   auto result = troupe::torch_trainer{train, cfg, run}.fit();

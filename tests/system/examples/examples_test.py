@@ -684,6 +684,7 @@ class ReadingResults(ExampleTest):
     def test_names_a_folder_that_is_not_a_run(self):
         out, err = self.run_example("--read", self.folder / "nothing", code=1)
         self.assertEqual(out, "")
+        self.assertTrue(err.startswith("reading_results: "), err)
         self.assertIn(str(self.folder / "nothing"), err)
 
     def test_is_read_by_pandas_as_well(self):
@@ -851,7 +852,12 @@ class RayTrainPort(ExampleTest):
 class CommandLine(unittest.TestCase):
     def test_an_argument_that_makes_no_sense_is_refused_in_one_sentence(self):
         for program, wrong in {"minimal": ["--steps 0"],
+                               "deciding_callback": ["--epochs 0"],
                                "surviving_kill": ["--steps 0"],
+                               "linear_regression": ["--epochs 0", "--samples 0"],
+                               "torchmetrics": ["--epochs 0", "--samples 0", "--batch_size 0"],
+                               "own_dataset": ["--epochs 0", "--rare 0", "--rare 1", "--points 10"],
+                               "epoch_loop_tracking": ["--epochs 0", "--limit 0"],
                                "service": ["--storage file", "--storage /proc/runs"],
                                "actor_learner": ["--storage file", "--storage /proc/runs"]}.items():
             if not (PROGRAMS / program).exists():
@@ -863,6 +869,15 @@ class CommandLine(unittest.TestCase):
                     self.assertEqual(out, "")
                     self.assertRegex(err, rf"^{program}: [^\n]+\n$")
                     self.assertEqual(os.listdir(folder), ["file"])
+
+    def test_help_says_what_a_program_does(self):
+        programs = [name for x in EXAMPLES.glob("*/CMakeLists.txt")
+                    for name in re.findall(r"add_executable\((\w+)", x.read_text()) if (PROGRAMS / name).exists()]
+        self.assertIn("minimal", programs)
+        for program in programs:
+            with self.subTest(program), tempfile.TemporaryDirectory() as folder:
+                out, _ = run(program, "--help", folder=folder)
+                self.assertRegex(out, rf"^usage: {program} \[options\]\n\S.*\.\n\n")
 
 
 class Gpu(unittest.TestCase):

@@ -28,36 +28,25 @@ struct config {
   }
 };
 
-/// Sums over the samples that one rank has seen; then over all ranks.
-struct totals {
-  explicit totals(torch::Device where)
-    : sums(torch::zeros({3}, torch::device(where).dtype(torch::kDouble))) {}
-
-  // Does not wait for the GPU.
-  void add(const torch::Tensor& loss, const torch::Tensor& hits, double n) {
-    sums[0].add_(loss.detach().to(torch::kDouble), n);
-    sums[1].add_(hits);
-    sums[2].add_(n);
-  }
-  double loss() const { return (sums[0] / sums[2]).item<double>(); }
-  double accuracy() const { return (sums[1] / sums[2]).item<double>(); }
-
-  torch::Tensor sums; // loss, hits, samples
+/// Over the samples of all ranks.
+struct scores {
+  troupe::mean_metric loss;
+  troupe::accuracy accuracy{troupe::multiclass_task{.num_classes = 10}};
 };
 
 template <class Model, class Loader>
-totals validate(troupe::train_context& context, Model& model, Loader& loader) {
+scores validate(Model& model, Loader& loader) {
   torch::NoGradGuard no_grad;
   model.broadcast_buffers();
   model.eval();
-  totals result{troupe::device(context)};
+  scores result;
   for (auto& [images, labels] : loader) {
     auto logits = model->forward(images);
-    result.add(torch::cross_entropy_loss(logits, labels),
-               logits.argmax(1).eq(labels).sum(), labels.size(0));
+    result.loss.update(
+      torch::cross_entropy_loss(logits, labels, {}, torch::Reduction::None));
+    result.accuracy.update(logits, labels);
   }
   model.train();
-  troupe::all_reduce(context, result.sums);
   return result;
 }
 
@@ -100,26 +89,24 @@ void train(troupe::train_context& context, const config& cfg) {
     loader.set_epoch(epoch);
     // The steps of an epoch depend on the number of ranks, which may change.
     schedule.seek(epoch * loader.size());
-    totals seen{troupe::device(context)};
+    troupe::mean_metric mean_loss; // of the batches
     int step = 0;
     for (auto& [batch, labels] : loader) {
       optimizer.zero_grad();
-      auto logits = model.forward(batch);
-      auto loss = torch::cross_entropy_loss(logits, labels);
+      auto loss = torch::cross_entropy_loss(model.forward(batch), labels);
       loss.backward();
       optimizer.step();
       schedule.step();
-      seen.add(loss, logits.argmax(1).eq(labels).sum(), labels.size(0));
+      mean_loss.update(loss);
       if (++step % 20 == 0)
         std::printf("epoch %d, step %d of %ld: loss %.3f\n", epoch, step,
                     static_cast<long>(loader.size()), loss.item<double>());
     }
-    troupe::all_reduce(context, seen.sums);
-    auto test = validate(context, model, test_loader);
+    auto test = validate(model, test_loader);
     troupe::metrics values{{"epoch", epoch},
-                           {"train/loss", seen.loss()},
-                           {"val/loss", test.loss()},
-                           {"val/accuracy", test.accuracy()}};
+                           {"train/loss", mean_loss.value()},
+                           {"val/loss", test.loss.value()},
+                           {"val/accuracy", test.accuracy.value()}};
     context.report(values, state);
   }
 }

@@ -181,9 +181,8 @@ result watch(run_handle& run, console_progress& console, run_signals& signals) {
         -1; // It stays readable; what comes later is seen by tick.
     if (signals.any())
       console.hurry();
-    signals.apply(
-      [&](std::string why) { run.preempt(std::nullopt, std::move(why)); },
-      [&](std::string why) { run.stop(std::move(why)); });
+    signals.apply([&](std::string why) { run.preempt(std::move(why)); },
+                  [&](std::string why) { run.stop(std::move(why)); });
   }
 }
 

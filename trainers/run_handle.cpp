@@ -70,8 +70,8 @@ void run_handle::stop(std::string reason) {
   send_anonymous(parts_->driver, stop_run{std::move(reason)});
 }
 
-void run_handle::preempt(std::optional<std::chrono::milliseconds> grace,
-                         std::string reason) {
+void run_handle::preempt(std::string reason,
+                         std::optional<std::chrono::milliseconds> grace) {
   if (!owner_.is_here())
     return;
   send_anonymous(parts_->driver,

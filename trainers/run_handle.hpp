@@ -39,8 +39,8 @@ public:
   /// Preempts the run: ranks have *grace* (unset: the config's) to leave their
   /// loops with a last checkpoint, and the run ends as `preempted`. Returns at
   /// once.
-  void preempt(std::optional<std::chrono::milliseconds> grace = std::nullopt,
-               std::string reason = "the run was preempted");
+  void preempt(std::string reason = "the run was preempted",
+               std::optional<std::chrono::milliseconds> grace = std::nullopt);
 
   /// Waits for the end, for the ranks' output and for trackers. Then the run's
   /// name is free: an unfinished run can be started again. May be called

@@ -36,7 +36,7 @@ bool inspect(Inspector& f, result& x) {
     f.field("checkpoint", x.checkpoint),
     f.field("best_checkpoints", x.best_checkpoints),
     f.field("path", path, set_path), f.field("error", x.error),
-    f.field("attempts", x.attempts));
+    f.field("stop_reason", x.stop_reason), f.field("attempts", x.attempts));
 }
 
 /// The run begins; attempt and world size are those of the first attempt to

@@ -118,7 +118,7 @@ trainer(trainer_actor::stateful_pointer<trainer_state> self,
       auto& state = self->state;
       state.ends = true;
       if (state.run)
-        state.run->preempt(std::nullopt, "the service ends");
+        state.run->preempt("the service ends");
       else
         leave();
     },

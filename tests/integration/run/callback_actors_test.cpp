@@ -223,7 +223,8 @@ TEST_F(callback_actor_test, another_process_follows_and_ends_a_run) {
   EXPECT_THAT(heard, testing::Contains("state shutting_down"));
   EXPECT_THAT(heard, testing::Contains("group_ended 0 none"));
   EXPECT_EQ(heard.front(), "before_run run " + run_path().string() + " 2");
-  EXPECT_EQ(heard.back(), "after_run finished");
+  EXPECT_EQ(heard.back(),
+            "after_run finished: another process has seen enough");
 }
 
 TEST_F(callback_actor_test, an_actor_ends_the_run_with_its_answer) {

@@ -106,7 +106,9 @@ run_observer_actor::behavior_type observer(run_observer_actor::pointer self,
     [=](const after_exception&) { return callback_done{}; },
     [=](const after_run& x) {
       self->quit(); // after the answer
-      return write("after_run " + std::string{to_string(x.outcome.status)});
+      auto why = x.outcome.stop_reason;
+      return write("after_run " + std::string{to_string(x.outcome.status)}
+                   + (why.empty() ? "" : ": " + why));
     },
     [=](const state_changed& x) {
       return write("state " + std::string{to_string(x.to)});

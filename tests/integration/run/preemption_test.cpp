@@ -217,7 +217,7 @@ TEST_P(preemption_by_call,
   ASSERT_TRUE(handle) << handle.error().message;
   while (handle->status().reports < 1)
     std::this_thread::yield();
-  handle->preempt(std::chrono::milliseconds{1});
+  handle->preempt("now", std::chrono::milliseconds{1});
   EXPECT_EQ(handle->wait().status, run_status_kind::preempted);
 }
 
@@ -236,7 +236,7 @@ TEST_P(preemption_by_call, the_end_is_stored_before_callbacks_are_through) {
   ASSERT_TRUE(handle) << handle.error().message;
   while (handle->status().reports < 3)
     std::this_thread::yield();
-  handle->preempt(std::nullopt);
+  handle->preempt();
   wait_for(run_path(), [this] {
     auto stored = result::from_path(run_path());
     return stored && stored->status == run_status_kind::preempted;
@@ -264,7 +264,7 @@ TEST_P(preemption_by_call, limits_without_end_are_limits) {
   ASSERT_TRUE(handle) << handle.error().message;
   while (handle->status().reports < 20)
     std::this_thread::yield();
-  handle->preempt(never);
+  handle->preempt("in time", never);
   auto outcome = handle->wait();
   EXPECT_EQ(outcome.status, run_status_kind::preempted);
   EXPECT_EQ(outcome.metrics.at("kind"), metric_value{preempted_kind});
@@ -459,7 +459,7 @@ TEST_F(run_test, ranks_that_never_report_are_ended_at_the_deadline) {
   ASSERT_TRUE(handle) << handle.error().message;
   while (handle->status().reports < 2)
     std::this_thread::yield();
-  handle->preempt(std::chrono::milliseconds{1});
+  handle->preempt("now", std::chrono::milliseconds{1});
   auto outcome = handle->wait();
   EXPECT_EQ(outcome.status, run_status_kind::preempted);
   EXPECT_TRUE(outcome.checkpoint);

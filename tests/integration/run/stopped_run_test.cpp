@@ -144,7 +144,7 @@ TEST_F(stopped_run_test, is_not_finished_if_its_ranks_were_ended_before) {
   ASSERT_TRUE(run) << run.error().message;
   while (run->status().reports < 6)
     std::this_thread::yield();
-  run->preempt(std::chrono::milliseconds{1});
+  run->preempt("now", std::chrono::milliseconds{1});
   EXPECT_EQ(run->wait().status, run_status_kind::preempted);
 }
 

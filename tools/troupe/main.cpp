@@ -1,16 +1,19 @@
 // troupe: looks at runs, and acts on them, from the command line.
 
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "tools/troupe/manual.hpp"
 #include "tools/troupe/runs.hpp"
 #include "tools/troupe/storage.hpp"
 #include "tools/troupe/sweeps.hpp"
 #include "tools/troupe/verbs.hpp"
+#include "troupe/runtime/near_names.hpp"
 
 namespace troupe::tool {
 
@@ -83,9 +86,25 @@ int refuse(const CLI::App& app, const std::string& why) {
   return wrong_arguments;
 }
 
+/// What is wrong with the arguments *left*, of which no verb is known.
+std::string no_verb_text(const CLI::App& app,
+                         const std::vector<std::string>& left) {
+  std::vector<std::string> names;
+  for (auto part : app.get_subcommands([](const CLI::App*) { return true; }))
+    names.push_back(part->get_name());
+  auto first = std::ranges::find_if(
+    left, [](const std::string& x) { return !x.starts_with('-'); });
+  if (first == left.end())
+    return "there is no option " + left.front();
+  return "there is no verb '" + *first + '\''
+         + near_names(*first, {names.begin(), names.end()});
+}
+
 int run(int argc, char** argv) {
   CLI::App app{about, "troupe"};
   app.footer(notes);
+  app.set_version_flag("--version", "troupe " TROUPE_VERSION,
+                       "print the version and exit");
   app.require_subcommand(0, 1);
   app.get_formatter()->label("SUBCOMMAND", "VERB");
   action todo;
@@ -102,6 +121,14 @@ int run(int argc, char** argv) {
   } catch (const CLI::CallForHelp&) {
     print(app.help());
     return done;
+  } catch (const CLI::CallForVersion& x) {
+    print(std::string{x.what()} + '\n');
+    return done;
+  } catch (const CLI::ExtrasError& e) {
+    auto left = app.remaining();
+    return refuse(app, &chosen(app) == &app && !left.empty()
+                         ? no_verb_text(app, left)
+                         : e.what());
   } catch (const CLI::ParseError& e) {
     return refuse(app, e.what());
   }

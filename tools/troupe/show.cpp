@@ -151,8 +151,8 @@ std::vector<std::pair<std::string, cell>> facts_of(const found_run& run) {
     add("attempts", std::to_string(run.attempts()));
     add("failures", concat(run.state->failures.ranks, " of ranks, ",
                            run.state->failures.starts, " of starts"));
-    add("rotten", concat(run.state->rotten.size()),
-        run.state->rotten.empty() ? color::none : color::red);
+    if (auto damaged = run.state->rotten.size(); damaged > 0)
+      add("damaged", counted(damaged, "checkpoint"), color::red);
   }
   if (run.description) {
     auto& x = *run.description;

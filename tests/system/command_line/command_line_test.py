@@ -735,6 +735,14 @@ class ProgramTest(CommandLineTest):
             self.assertEqual(output, "")
             self.assertRegex(complaint, "--help")
 
+    def test_a_verb_that_is_not_there_is_refused_with_near_names(self):
+        self.assertIn("there is no verb 'shwo'; did you mean show?", troupe("shwo", code=2)[1])
+        self.assertIn("there is no option --fly", troupe("--fly", code=2)[1])
+
+    def test_it_knows_its_version(self):
+        version = re.search(r"project\(\s*\w+\s+VERSION ([\d.]+)", (ROOT / "CMakeLists.txt").read_text(encoding="utf-8"))[1]
+        self.assertEqual(troupe("--version"), (f"troupe {version}\n", ""))
+
     def test_the_page_has_every_verb_and_option(self):
         page = (ROOT / "docs/command_line.md").read_text(encoding="utf-8")
         helped, _ = troupe("--help")

@@ -57,7 +57,7 @@ link_limits driver_limits(std::chrono::milliseconds lost_after) {
 /// The link over *client*. An agent that still lives after its connection was
 /// closed dials again, and its driver waits for that; but not if nothing is
 /// between them that closes connections: then its end is known at once. What
-/// is, a proxy or the translation of addresses, shows another end than its own.
+/// is, a proxy or the translation of addresses, mostly shows another end.
 std::unique_ptr<byte_link> link_over(std::unique_ptr<tls_channel> client,
                                      const door_greeting& x) {
   auto seen = endpoint::remote(client->socket());

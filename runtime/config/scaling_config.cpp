@@ -171,8 +171,8 @@ expected<void> check_host_limits(const scaling_config& x) {
     return refuse("lost_after", x.lost_after,
                   concat("longer than scaling.suspect_after, which is ",
                          x.suspect_after.count(), " ms"));
-  if (x.lost_after > 24h * 365)
-    return refuse("lost_after", x.lost_after, "at most a year");
+  if (x.lost_after > 24h)
+    return refuse("lost_after", x.lost_after, "at most a day");
   return {};
 }
 

@@ -1,7 +1,9 @@
 #include "troupe/runtime/process/loaded_modules.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <span>
 #include <string_view>
 
 #include <elf.h>
@@ -37,6 +39,15 @@ std::string build_id_in(const unsigned char* notes, std::size_t size) {
   return result;
 }
 
+/// Whether the bytes of *part* are in memory.
+bool is_loaded(const dl_phdr_info& info, const ElfW(Phdr) & part) {
+  std::span parts{info.dlpi_phdr, info.dlpi_phnum};
+  return std::ranges::any_of(parts, [&](const auto& x) {
+    return x.p_type == PT_LOAD && x.p_vaddr <= part.p_vaddr
+           && part.p_vaddr + part.p_filesz <= x.p_vaddr + x.p_filesz;
+  });
+}
+
 loaded_module read_module(const dl_phdr_info& info) {
   loaded_module result;
   result.path = info.dlpi_name ? info.dlpi_name : "";
@@ -46,7 +57,8 @@ loaded_module read_module(const dl_phdr_info& info) {
     auto from = info.dlpi_addr + part.p_vaddr;
     if (part.p_type == PT_LOAD && (part.p_flags & PF_X) != 0)
       result.code.emplace_back(from, from + part.p_memsz);
-    if (part.p_type == PT_NOTE && result.build_id.empty())
+    if (part.p_type == PT_NOTE && result.build_id.empty()
+        && is_loaded(info, part))
       result.build_id = build_id_in(
         reinterpret_cast<const unsigned char*>(from), part.p_filesz);
   }

@@ -19,8 +19,8 @@ export SLURM_CONF=$folder/slurm.conf
 
 fail() { echo "slurm.sh: $*" >&2; exit 1; }
 
-# A node that is silent counts as down after 5 s, and a job has 5 s between SIGTERM and SIGKILL. Jobs of the partition
-# `urgent` preempt others, which have 4 s of grace and are requeued.
+# A node that is silent counts as down after 5 s (SLURM_DEAD), and a job has 5 s between SIGTERM and SIGKILL
+# (SLURM_KILL_WAIT). Jobs of the partition `urgent` preempt others, which have 4 s of grace and are requeued.
 configure() { # COUNT
   cat >"$SLURM_CONF" <<END
 ClusterName=test
@@ -44,8 +44,8 @@ ReturnToService=2
 SlurmdParameters=config_overrides
 SchedulerParameters=batch_sched_delay=0,sched_interval=1,sched_min_interval=0
 SlurmctldTimeout=10
-SlurmdTimeout=5
-KillWait=5
+SlurmdTimeout=${SLURM_DEAD:-5}
+KillWait=${SLURM_KILL_WAIT:-5}
 PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
 NodeName=h[1-$1] CPUs=4 RealMemory=1000 State=UNKNOWN

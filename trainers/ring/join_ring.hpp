@@ -65,9 +65,10 @@ struct join_ring_args {
   /// Ends it with `ec::stopped` when readable; -1: none.
   int stop = -1;
 
-  /// How long a neighbor may be silent, afterwards: its connection is given up
-  /// up to two seconds later, and not before 10 s. A neighbor that has nothing
-  /// to send is not silent: its kernel answers.
+  /// How long a neighbor may be silent, afterwards, a day at most: its
+  /// connection is given up two seconds later, or 2 % if that is more, and not
+  /// before 10 s. A neighbor that has nothing to send is not silent: its kernel
+  /// answers.
   std::chrono::milliseconds lost_after{10'000};
 };
 

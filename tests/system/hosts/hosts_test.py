@@ -400,7 +400,7 @@ class InSlurm(OnHosts):
 
 class DeadNodesOfSlurm(OnHosts):
     """Nodes h3 and h4 lose their power, and Slurm does not know it yet."""
-    SCRIPT, PROGRAMS = InSlurm.SCRIPT, InSlurm.PROGRAMS
+    PROGRAMS = InSlurm.PROGRAMS
 
     @classmethod
     def bring_up(cls):

@@ -97,7 +97,7 @@ TEST(scaling_config_test, refuses_limits_of_hosts_that_cannot_hold) {
             "scaling.lost_after is 3000 ms, but must be longer than "
             "scaling.suspect_after, which is 3000 ms");
   EXPECT_THAT(refusal(3s, std::chrono::milliseconds::max()),
-              HasSubstr("ms, but must be at most a year"));
+              HasSubstr("ms, but must be at most a day"));
 }
 
 TEST(scaling_config_test, refuses_a_number_of_hosts_that_no_run_can_have) {

@@ -40,9 +40,12 @@ wait_until_ready(std::span<pollfd> waits,
   using clock = std::chrono::steady_clock;
   constexpr std::int64_t longest = std::numeric_limits<int>::max();
   for (;;) {
-    auto left =
-      std::chrono::ceil<std::chrono::milliseconds>(deadline - clock::now());
-    auto timeout = std::clamp<std::int64_t>(left.count(), 0, longest);
+    std::int64_t timeout = -1;
+    if (deadline != clock::time_point::max())
+      timeout = std::clamp<std::int64_t>(
+        std::chrono::ceil<std::chrono::milliseconds>(deadline - clock::now())
+          .count(),
+        0, longest);
     auto ready = ::poll(waits.data(), waits.size(), static_cast<int>(timeout));
     if (ready > 0)
       return wait_outcome::ready;

@@ -14,7 +14,8 @@ namespace troupe {
 
 /// Chooses the params of trials. Derive from it for a strategy of your own.
 ///
-/// All calls come from the thread of the sweep, one at a time. A sweep that is
+/// All calls come from the thread of the sweep, one at a time; those before the
+/// first trial of this start from the thread that starts it. A sweep that is
 /// resumed first calls `tell` for each trial that has ended, in the order of
 /// their ends, and then `ask` for those that no earlier start has asked for.
 class searcher {

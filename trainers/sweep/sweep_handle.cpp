@@ -17,10 +17,16 @@ namespace internal {
 
 /// All that lives as long as the handle.
 struct sweep_parts {
-  sweep_parts(run_request what, search_space where, sweep_options how)
-    : request(std::move(what)), space(std::move(where)),
-      options(std::move(how)) {
+  sweep_parts(const run_request& what, const search_space& where,
+              const sweep_options& how)
+    : request(without_console(what)), space(where), options(how) {
     outcome.order = options.order;
+  }
+
+  /// A service prints what it likes.
+  static run_request without_console(run_request x) {
+    x.run.quiet = true;
+    return x;
   }
 
   ~sweep_parts() {
@@ -54,15 +60,13 @@ struct sweep_parts {
 
 } // namespace internal
 
-expected<sweep_handle> sweep_handle::start(run_request request,
-                                           search_space space,
-                                           sweep_options options,
+expected<sweep_handle> sweep_handle::start(const run_request& request,
+                                           const search_space& space,
+                                           const sweep_options& options,
                                            caf::actor_system& system) {
   try {
     register_messages();
-    request.run.quiet = true; // A service prints what it likes.
-    owned_ptr<sweep_parts> parts{new sweep_parts{
-      std::move(request), std::move(space), std::move(options)}};
+    owned_ptr<sweep_parts> parts{new sweep_parts{request, space, options}};
     TROUPE_TRY_VOID(parts->plan.check());
     TROUPE_TRY_VOID(parts->run.open());
     TROUPE_TRY_VOID(parts->start_thread(system));

@@ -23,15 +23,17 @@ class sweep_handle {
 public:
   /// Starts a sweep in *system*, which must load CAF's middleman and outlive
   /// the handle. The error is that of `sweep_result`, if no trial could begin.
-  static expected<sweep_handle> start(internal::run_request request,
-                                      search_space space, sweep_options options,
+  static expected<sweep_handle> start(const internal::run_request& request,
+                                      const search_space& space,
+                                      const sweep_options& options,
                                       caf::actor_system& system);
 
   sweep_handle(sweep_handle&&) noexcept;
   sweep_handle& operator=(sweep_handle&&) noexcept;
   ~sweep_handle();
 
-  /// How the sweep was at most 0.2 s ago; never waits.
+  /// How the sweep was when its thread last waited: at most 0.2 s ago, longer
+  /// while the searcher or `prepare` works. Never waits itself.
   sweep_status status() const;
 
   /// From now on *who* gets `trial_ended` and, last, `sweep_ended`: at once if

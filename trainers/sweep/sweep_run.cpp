@@ -19,6 +19,11 @@ constexpr int redraw_ms = 200;
 /// How often the driver looks for a request of `troupe stop`.
 constexpr auto request_interval = std::chrono::seconds{1};
 
+/// Empty: unknown.
+bool is_another(const std::string& config, const std::string& now) {
+  return !config.empty() && !now.empty() && config != now;
+}
+
 } // namespace
 
 sweep_run::sweep_run(const sweep_plan& plan, sweep_result& outcome)
@@ -50,7 +55,7 @@ expected<void> sweep_run::open() {
                          " trials have ended, ", ledger_->left_to_resume(),
                          " are resumed"));
   if (auto& last = store_->history().start;
-      last && !last->config.empty() && last->config != plan_.start().config)
+      last && is_another(last->config, plan_.start().config))
     console_.note(concat(store_->path().string(),
                          ": another config of the loop than in the start "
                          "before; trials that have ended keep theirs"));
@@ -264,12 +269,14 @@ expected<void> sweep_run::end(trial_thread& x) {
 expected<void> sweep_run::note_end(trial x) {
   console_.note(trial_text(x, plan_.options().metric));
   auto index = x.index;
-  TROUPE_TRY_VOID(ledger_->end(std::move(x)));
+  auto ok = ledger_->end(std::move(x));
+  auto& now = outcome_.trials.at(index);
+  if (now.status == run_status_kind::running)
+    return ok; // The end could not be stored.
   std::lock_guard guard{mutex_};
   for (auto& who : followers_)
-    send_anonymous(
-      who, trial_ended{store_->path().string(), outcome_.trials.at(index)});
-  return {};
+    send_anonymous(who, trial_ended{store_->path().string(), now});
+  return ok;
 }
 
 void sweep_run::ask_to_end(interrupt how) {

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <future>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,6 +27,17 @@ using testing::HasSubstr;
 using testing::UnorderedElementsAre;
 
 namespace {
+
+/// Part of a closure that throws when it is copied.
+struct copied_unwillingly {
+  static inline bool refuses = false;
+
+  copied_unwillingly() = default;
+  copied_unwillingly(const copied_unwillingly&) {
+    if (refuses)
+      throw std::runtime_error{"no copy"};
+  }
+};
 
 /// What an actor of the service has learned of a sweep.
 struct learned {
@@ -140,6 +152,36 @@ TEST_F(sweep_service_test, two_at_once_tell_their_followers_how_they_end) {
   EXPECT_TRUE(whole.best());
   EXPECT_EQ(second->wait().trials, whole.trials);
   EXPECT_EQ(first->wait().error, stopped.error);
+}
+
+TEST_F(sweep_service_test, tells_of_a_trial_whose_end_ends_the_sweep) {
+  auto handle =
+    sweep{data_parallel_trainer{train, settings{.go = go_.string()}, run()},
+          {{"width", choice({3})}},
+          {.metric = "los", .searcher = grid_search()}}
+      .start(system_);
+  ASSERT_TRUE(handle) << handle.error().message;
+  auto [x, actor] = watcher();
+  handle->follow(actor);
+  write_bytes(go_, "");
+  auto end = x->end.get_future().get();
+  ASSERT_TRUE(end.error);
+  EXPECT_THAT(end.error->message, HasSubstr("metric 'los'"));
+  EXPECT_THAT(x->ended, ElementsAre("search/trial-0000 without"));
+}
+
+TEST_F(sweep_service_test, options_that_cannot_be_copied_are_an_error) {
+  sweep x{data_parallel_trainer{train, settings{}, run()},
+          widths(1),
+          {.metric = "loss",
+           .searcher = grid_search(),
+           .prepare = [unwilling = copied_unwillingly{}](const trial&,
+                                                         run_config&) {}}};
+  copied_unwillingly::refuses = true;
+  auto handle = x.start(system_);
+  copied_unwillingly::refuses = false;
+  ASSERT_FALSE(handle);
+  EXPECT_THAT(handle.error().message, HasSubstr("the sweep could not start"));
 }
 
 TEST_F(sweep_service_test, tells_of_each_trial_and_late_followers_of_the_end) {

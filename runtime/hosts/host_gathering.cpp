@@ -115,9 +115,13 @@ error host_states::missing_error(std::size_t usable,
   text += limits_.min_ranks == 0
             ? concat(", and ", hosts_.size(), " are needed:")
             : concat(", and room for ", limits_.min_ranks, " ranks is needed:");
-  for (const auto& x : hosts_)
-    if (x.state != host_state::ready && x.state != host_state::serving)
-      text += concat("\n  ", x.name, ": ", missing_text(x));
+  for (const auto& x : hosts_) {
+    if (x.state == host_state::ready || x.state == host_state::serving)
+      continue;
+    text += concat("\n  ", x.name, ": ", missing_text(x));
+    if (x.state == host_state::connecting && !x.reason.empty())
+      text += "; before that: " + x.reason;
+  }
   return {waited ? ec::timeout : ec::spawn, cut_reason(std::move(text))};
 }
 

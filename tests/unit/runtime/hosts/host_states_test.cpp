@@ -190,6 +190,19 @@ TEST_F(host_states_test, names_each_missing_host_and_its_cause) {
                 "  f: its launcher has not started"));
 }
 
+TEST_F(host_states_test, names_the_cause_before_a_launch_under_way) {
+  make(2);
+  gather();
+  hello(0, 1);
+  launcher_ended(1, 2, "Connection timed out");
+  EXPECT_THAT(pass(seconds{1}, {0}), ElementsAre("launch 1 as 3"));
+  launched(1, 3);
+  EXPECT_THAT(pass(seconds{119}, {0}),
+              testing::Contains(testing::EndsWith(
+                "  b: launched, but its agent did not connect to "
+                "10.0.0.1:4444; before that: Connection timed out")));
+}
+
 TEST_F(host_states_test, fails_after_the_join_limit_with_too_few_hosts) {
   make(2, {}, false);
   gather();

@@ -1,4 +1,8 @@
+#include <string>
+
 #include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <gmock/gmock.h>
 
@@ -161,9 +165,21 @@ TEST_F(sweep_store_test, serves_one_process_at_a_time) {
   auto second = open();
   ASSERT_FALSE(second);
   EXPECT_EQ(second.error().code, ec::conflict);
-  EXPECT_THAT(second.error().message, HasSubstr("another process"));
-  EXPECT_THAT(second.error().message,
-              HasSubstr(concat("pid ", own_identity().pid)));
+  EXPECT_EQ(second.error().message, "this process runs the sweep in "
+                                      + (storage_ / "sweep").string()
+                                      + " already");
+  auto holder = concat("pid ", own_identity().pid);
+  auto child = ::fork();
+  if (child == 0) {
+    auto third = open();
+    auto refused = !third
+                   && third.error().message.starts_with("another process")
+                   && third.error().message.find(holder) != std::string::npos;
+    ::_exit(refused ? 0 : 1);
+  }
+  int status = 1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
 }
 
 TEST_F(sweep_store_test, leaves_its_name_free_once_it_is_removed) {

@@ -97,7 +97,7 @@ std::string no_verb_text(const CLI::App& app,
   if (first == left.end())
     return "there is no option " + left.front();
   return "there is no verb '" + *first + '\''
-         + near_names(*first, {names.begin(), names.end()});
+         + internal::near_names(*first, {names.begin(), names.end()});
 }
 
 int run(int argc, char** argv) {

@@ -87,7 +87,7 @@ fs::path group_below(const group_mount& mount, const fs::path& root) {
     if (mount.is_v2 ? !kinds.empty() : !has_item(kinds, "cpu"))
       continue;
     std::string_view group = std::string_view{line}.substr(second + 1);
-    std::string_view mounted = mount.group == "/" ? "" : mount.group;
+    auto mounted = mount.group == "/" ? std::string{} : mount.group;
     auto is_below = group.starts_with(mounted)
                     && group.substr(mounted.size()).starts_with('/')
                     && group.find("/..") == group.npos;

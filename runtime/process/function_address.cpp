@@ -15,10 +15,13 @@ namespace {
 /// The first loaded module for which *wanted* answers true.
 template <class Predicate>
 std::optional<loaded_module> find_module(Predicate wanted) {
-  for (auto& x : loaded_modules())
+  std::optional<loaded_module> result;
+  visit_modules([&](loaded_module x) {
     if (wanted(x))
-      return x;
-  return std::nullopt;
+      result = std::move(x);
+    return !result;
+  });
+  return result;
 }
 
 std::optional<loaded_module> module_of_path(const std::string& path) {

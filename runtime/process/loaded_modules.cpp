@@ -74,26 +74,24 @@ bool loaded_module::has_code_at(std::uint64_t address) const {
   return false;
 }
 
-std::vector<loaded_module> loaded_modules() {
-  std::vector<loaded_module> result;
+void visit_modules(const std::function<bool(loaded_module)>& visit) {
   ::dl_iterate_phdr(
     [](dl_phdr_info* info, std::size_t, void* data) {
-      static_cast<std::vector<loaded_module>*>(data)->push_back(
-        read_module(*info));
-      return 0;
+      auto& f = *static_cast<const std::function<bool(loaded_module)>*>(data);
+      return f(read_module(*info)) ? 0 : 1;
     },
-    &result);
-  return result;
+    const_cast<std::function<bool(loaded_module)>*>(&visit));
 }
 
 std::map<std::string, std::string> library_builds() {
   std::map<std::string, std::string> result;
-  for (auto& x : loaded_modules()) {
+  visit_modules([&](const loaded_module& x) {
     auto name = x.path.substr(x.path.rfind('/') + 1);
     for (std::string_view prefix : {"libcaf_", "libtorch", "libc10"})
       if (name.starts_with(prefix))
         result.emplace(name, x.build_id);
-  }
+    return true;
+  });
   return result;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <utility>
@@ -18,8 +19,9 @@ struct loaded_module {
   bool has_code_at(std::uint64_t address) const;
 };
 
-/// Those of this process.
-std::vector<loaded_module> loaded_modules();
+/// Calls *visit* with each of this process, the program first, until it returns
+/// false.
+void visit_modules(const std::function<bool(loaded_module)>& visit);
 
 /// The build ids of the shared libraries of CAF and LibTorch, by the names of
 /// their files.

@@ -56,6 +56,7 @@ TRACKERS = {
     "callbacks/prometheus/prometheus.hpp": ("prometheus_options", "prometheus.md"),
 }
 REFERENCE = ["train", "trackers", "torch", "images", "actors", "sweep"]  # its sections, one per header that users include
+LARGE = 13  # files
 UNITS = {"h": 3_600_000, "min": 60_000, "s": 1000, "ms": 1}
 MILLISECONDS = {"hours": 3_600_000, "minutes": 60_000, "seconds": 1000, "milliseconds": 1}
 
@@ -243,10 +244,20 @@ class ReadmesTest(unittest.TestCase):
                 there = {path.name for path in (ROOT / folder).iterdir() if path.is_dir() and path.name != "__pycache__"}
                 self.assertLessEqual(there, named_folders(ROOT / folder / "README.md"))
 
+    def test_a_large_folder_has_a_readme(self):
+        for folder in {path.parent for path in sources() if path.suffix in (".cpp", ".hpp")}:
+            files = [path for path in sources() if path.parent == folder]
+            # Folders of tests mirror those of the sources; the README of tests/ is that of all.
+            if len(files) >= LARGE and folder.parts[len(ROOT.parts)] != "tests":
+                with self.subTest(folder.relative_to(ROOT)):
+                    self.assertTrue((folder / "README.md").exists())
+
     def test_a_readme_of_a_flat_folder_names_each_header_in_it(self):
-        for folder in ("actors/protocol", "actors/door", "callbacks/report_page", "callbacks/tracking", "runtime/hosts",
-                       "runtime/process", "runtime/report", "runtime/run", "runtime/store", "tools", "tools/troupe",
-                       "trainers", "trainers/torch/groups"):
+        for folder in ("actors/protocol", "actors/door", "bench/hosts", "callbacks/mlflow", "callbacks/report_page",
+                       "callbacks/tracking", "callbacks/wandb", "runtime/hosts", "runtime/process", "runtime/report",
+                       "runtime/run", "runtime/storage", "runtime/store", "runtime/sweep", "tests/support", "tools",
+                       "tools/troupe", "trainers", "trainers/torch/data", "trainers/torch/data_parallel",
+                       "trainers/torch/groups", "trainers/torch/loop"):
             page = (ROOT / folder / "README.md").read_text(encoding="utf-8")
             for header in (ROOT / folder).glob("*.hpp"):
                 with self.subTest(f"{folder}/{header.name}"):

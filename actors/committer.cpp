@@ -30,7 +30,7 @@ committer_actor::behavior_type committer(committer_actor::pointer self,
       return report_committed{x.batch.index, committed->data.path().string(),
                               std::nullopt};
     },
-    [args](finish_run& x) -> caf::result<void> {
+    [args](end_run& x) -> caf::result<void> {
       auto outcome = args.store->finish(x.status, std::move(x.reason));
       if (!outcome)
         return to_caf(outcome.error());

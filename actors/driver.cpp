@@ -50,7 +50,7 @@ void driver_state::begin() {
   show();
 }
 
-void driver_state::stop(const stop_run& x) {
+void driver_state::abort(const abort_run& x) {
   run_events::stop_requested event;
   if (!x.reason.empty())
     event.reason.message = x.reason;
@@ -62,7 +62,7 @@ void driver_state::preempt(const preempt_run& x) {
   apply(run_events::preempt_requested{{ec::stopped, x.reason}});
 }
 
-void driver_state::complete(const complete_run& x) {
+void driver_state::finish(const finish_run& x) {
   if (machine->state() >= run_state::shutting_down)
     return;
   auto enough = stops.finish(x.reason);
@@ -82,12 +82,12 @@ void driver_state::resize(const resize_callback_queue& x) {
 
 void driver_state::carry_out(const run_order& x) {
   auto act = [this]<class T>(const T& what) {
-    if constexpr (std::is_same_v<T, complete_run>)
-      complete(what);
+    if constexpr (std::is_same_v<T, finish_run>)
+      finish(what);
     else if constexpr (std::is_same_v<T, preempt_run>)
       preempt(what);
-    else if constexpr (std::is_same_v<T, stop_run>)
-      stop(what);
+    else if constexpr (std::is_same_v<T, abort_run>)
+      abort(what);
     else
       resize(what);
   };
@@ -165,7 +165,7 @@ void driver_state::act(const run_action& action) {
       return;
     case kind::end:
       args.store->stop_waiting(); // for an attempt that must not begin
-      finish(action.reason);
+      end(action.reason);
       return;
   }
 }
@@ -313,9 +313,9 @@ driver_actor::behavior_type driver(driver_state::pointer self,
   state.set_up(self, std::move(args));
   return {
     [&state](start_run) { state.begin(); },
-    [&state](const stop_run& x) { state.stop(x); },
+    [&state](const abort_run& x) { state.abort(x); },
     [&state](const preempt_run& x) { state.preempt(x); },
-    [&state](const complete_run& x) { state.complete(x); },
+    [&state](const finish_run& x) { state.finish(x); },
     [&state](const resize_callback_queue& x) { state.resize(x); },
     [&state](get_status) { return state.status(); },
     [&state](follow_run, run_observer_actor& who) {

@@ -74,9 +74,9 @@ struct driver_state {
 
   void set_up(pointer own, driver_args given);
   void begin();
-  void stop(const stop_run& x);
+  void abort(const abort_run& x);
   void preempt(const preempt_run& x);
-  void complete(const complete_run& x);
+  void finish(const finish_run& x);
   void resize(const resize_callback_queue& x);
   void carry_out(const run_order& x);
   run_status status() const;
@@ -115,7 +115,7 @@ struct driver_state {
   void launch(const attempt_start& x);
 
   // -- the end (driver_ending.cpp)
-  void finish(const error& reason);
+  void end(const error& reason);
   run_error error_of(std::map<int, rank_failure> ranks) const;
   /// Whether the run ends because it was stopped or preempted.
   bool must_leave() const;

@@ -45,7 +45,7 @@ kept_result result_of_death(const run_store& store,
 
 } // namespace
 
-void driver_state::finish(const error& reason) {
+void driver_state::end(const error& reason) {
   if (!ending.begin(must_leave()))
     return;
   if (machine->state() == run_state::errored && !machine->failures().empty()
@@ -102,7 +102,7 @@ void driver_state::store_end() {
   };
   args.store->note_failures(machine->policy().counts());
   request(self, args.committer, caf::infinite,
-          finish_run{status_of(machine->state()), end_reason})
+          end_run{status_of(machine->state()), end_reason})
     .then(tell, [unsaved, tell](caf::error& problem) {
       unsaved(from_caf(problem));
       tell();

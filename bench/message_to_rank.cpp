@@ -134,7 +134,7 @@ std::vector<double> time_messages(workplace& place,
           throw std::runtime_error{from_caf(x).message};
         });
   }
-  run->stop();
+  run->abort();
   (void) run->wait();
   return {result.begin() + warm_up, result.end()};
 }

@@ -182,7 +182,7 @@ result watch(run_handle& run, console_progress& console, run_signals& signals) {
     if (signals.any())
       console.hurry();
     signals.apply([&](std::string why) { run.preempt(std::move(why)); },
-                  [&](std::string why) { run.stop(std::move(why)); });
+                  [&](std::string why) { run.abort(std::move(why)); });
   }
 }
 

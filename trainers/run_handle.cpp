@@ -54,7 +54,7 @@ run_handle::~run_handle() {
     (void) parts_.release(); // The run's threads are not here.
     return;
   }
-  stop();
+  abort();
   await_end({});
 }
 
@@ -64,10 +64,10 @@ run_status run_handle::status() const {
   return parts_->monitor->status();
 }
 
-void run_handle::stop(std::string reason) {
+void run_handle::finish(std::string reason) {
   if (!owner_.is_here())
     return; // The actors' threads are not here.
-  send_anonymous(parts_->driver, stop_run{std::move(reason)});
+  send_anonymous(parts_->driver, finish_run{std::move(reason)});
 }
 
 void run_handle::preempt(std::string reason,
@@ -76,6 +76,12 @@ void run_handle::preempt(std::string reason,
     return;
   send_anonymous(parts_->driver,
                  preempt_run{std::move(reason), grace ? grace->count() : -1});
+}
+
+void run_handle::abort(std::string reason) {
+  if (!owner_.is_here())
+    return;
+  send_anonymous(parts_->driver, abort_run{std::move(reason)});
 }
 
 result run_handle::wait(const std::function<bool()>& hurried) noexcept {

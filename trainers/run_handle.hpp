@@ -21,8 +21,8 @@ struct run_parts;
 } // namespace internal
 
 /// A run in an actor system, which `start` of a trainer returns. Its destructor
-/// stops the run and waits for it. In a forked process the run does not exist:
-/// the destructor, `stop` and `preempt` do nothing, `wait` returns an error and
+/// aborts the run and waits for it. In a forked process the run does not exist:
+/// the destructor and what ends the run do nothing, `wait` returns an error and
 /// `status` says `errored`; the rest may not be called.
 class run_handle {
 public:
@@ -33,14 +33,20 @@ public:
   /// The run's status; involves no actor and never waits.
   run_status status() const;
 
-  /// Stops the run, with time for its ranks to leave; returns at once.
-  void stop(std::string reason = "the run was asked to stop");
+  /// Ends the run as `finished` after the next report of its ranks, as
+  /// `train_context::request_stop` does: `result::stop_reason` has *reason*.
+  /// Returns at once.
+  void finish(std::string reason = "the run was asked to finish");
 
   /// Preempts the run: ranks have *grace* (unset: the config's) to leave their
   /// loops with a last checkpoint, and the run ends as `preempted`. Returns at
   /// once.
   void preempt(std::string reason = "the run was preempted",
                std::optional<std::chrono::milliseconds> grace = std::nullopt);
+
+  /// Ends the run as `aborted`, with time for its ranks to leave; returns at
+  /// once.
+  void abort(std::string reason = "the run was aborted");
 
   /// Waits for the end, for the ranks' output and for trackers. Then the run's
   /// name is free: an unfinished run can be started again. May be called

@@ -337,7 +337,7 @@ std::unique_ptr<run_parts> run_starter::spawn() {
     if (request.preempt)
       send_anonymous(driver, preempt_run{std::move(reason)});
     else
-      send_anonymous(driver, stop_run{std::move(reason)});
+      send_anonymous(driver, abort_run{std::move(reason)});
   });
   return std::move(run_);
 }

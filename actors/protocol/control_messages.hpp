@@ -27,8 +27,8 @@ TROUPE_INSPECT(follow_run)
 /// answers nothing: requests fail with `caf::sec::request_receiver_down`.
 using run_control_actor = caf::typed_actor<
   // Ends the run in one of three ways.
-  caf::result<void>(complete_run), caf::result<void>(preempt_run),
-  caf::result<void>(stop_run),
+  caf::result<void>(finish_run), caf::result<void>(preempt_run),
+  caf::result<void>(abort_run),
   // Changes how many events may wait for callbacks.
   caf::result<void>(resize_callback_queue),
   // Answers at once from memory.

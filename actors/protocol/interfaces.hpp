@@ -25,12 +25,12 @@ using trainer_actor = caf::typed_actor<
 using driver_actor = caf::typed_actor<
   // Whoever spawned the driver starts the run.
   caf::result<void>(start_run),
-  // Anyone stops it; ranks get time to leave their loops.
-  caf::result<void>(stop_run),
+  // Anyone aborts it; ranks get time to leave their loops.
+  caf::result<void>(abort_run),
   // Anyone preempts it: ranks get time for a last checkpoint.
   caf::result<void>(preempt_run),
   // Anyone ends it as finished, with its next report.
-  caf::result<void>(complete_run),
+  caf::result<void>(finish_run),
   // Anyone changes how many events may wait for callbacks.
   caf::result<void>(resize_callback_queue),
   // Anyone asks how the run is; answers at once from memory.
@@ -144,7 +144,7 @@ using committer_actor = caf::typed_actor<
   // Answers once the checkpoint is durable, registered and visible.
   caf::result<report_committed>(commit_batch),
   // Answers once the end of the run is durable; its result is on the monitor.
-  caf::result<void>(finish_run),
+  caf::result<void>(end_run),
   // Answers with the registered checkpoints, after all commits before it.
   caf::result<checkpoint_list>(get_checkpoints)>;
 

@@ -309,12 +309,12 @@ struct begin_attempt {};
 TROUPE_INSPECT(begin_attempt)
 
 /// Stores how the run ended; answered without a value once that is durable.
-struct finish_run {
+struct end_run {
   run_status_kind status = run_status_kind::finished;
   std::optional<run_error> reason;
 };
 
-TROUPE_INSPECT(finish_run, status, reason)
+TROUPE_INSPECT(end_run, status, reason)
 
 // -- anyone and driver --------------------------------------------------------
 

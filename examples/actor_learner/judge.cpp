@@ -33,7 +33,7 @@ troupe::callback_done look_at(judge_state& state,
   std::snprintf(reason, sizeof reason, "mean reward %.1f of %d episodes",
                 reward, episodes);
   troupe::fs::ofstream{state.folder / "verdict.txt"} << reason << '\n';
-  return {.orders = {{troupe::complete_run{reason}}}};
+  return {.orders = {{troupe::finish_run{reason}}}};
 }
 
 } // namespace

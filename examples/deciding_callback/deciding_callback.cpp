@@ -36,10 +36,10 @@ public:
     troupe::fs::ofstream{run.folder(name()) / "losses.txt", std::ios::app}
       << run.report_index << ' ' << loss.mean << ' ' << loss.std << '\n';
     if (!std::isfinite(loss.mean))
-      run.control.stop("the loss is not a number after report "
-                       + std::to_string(run.report_index));
+      run.control.abort("the loss is not a number after report "
+                        + std::to_string(run.report_index));
     else if (loss.mean < target_)
-      run.control.request_stop("the mean loss of all ranks is low enough");
+      run.control.finish("the mean loss of all ranks is low enough");
   }
 
 private:

@@ -14,8 +14,8 @@ run_control::run_control(receiver f) : shared_(std::make_shared<shared>()) {
   shared_->to = std::move(f);
 }
 
-void run_control::request_stop(std::string reason) const {
-  give({complete_run{std::move(reason)}});
+void run_control::finish(std::string reason) const {
+  give({finish_run{std::move(reason)}});
 }
 
 void run_control::preempt(
@@ -23,8 +23,8 @@ void run_control::preempt(
   give({preempt_run{std::move(reason), grace ? grace->count() : -1}});
 }
 
-void run_control::stop(std::string reason) const {
-  give({stop_run{std::move(reason)}});
+void run_control::abort(std::string reason) const {
+  give({abort_run{std::move(reason)}});
 }
 
 void run_control::resize_callback_queue(std::uint64_t places) const {

@@ -13,15 +13,15 @@
 namespace troupe {
 
 // What a program may ask of a run under way. The structs are messages, too:
-// `run_control_actor` takes them. The last of several that end the run does not
-// undo the first.
+// `run_control_actor` takes them. A run has three ends, each with one verb:
+// finish, preempt, abort. The last of several does not undo the first.
 
-/// Stops the run in order: it ends as aborted.
-struct stop_run {
+/// Ends the run as aborted, with time for its ranks to leave.
+struct abort_run {
   std::string reason; ///< Empty: it was asked to.
 };
 
-TROUPE_INSPECT(stop_run, reason)
+TROUPE_INSPECT(abort_run, reason)
 
 /// Gives the ranks *grace_ms* (negative: as long as the run's config says) to
 /// leave their loops, and ends the run as preempted.
@@ -34,11 +34,11 @@ TROUPE_INSPECT(preempt_run, reason, grace_ms)
 
 /// The run has trained enough: it ends as finished, after the next report of
 /// its ranks, as with `run_config::stop`.
-struct complete_run {
+struct finish_run {
   std::string reason; ///< Empty: it was asked to.
 };
 
-TROUPE_INSPECT(complete_run, reason)
+TROUPE_INSPECT(finish_run, reason)
 
 /// Changes `run_config::callback_queue`; at least one.
 struct resize_callback_queue {
@@ -49,7 +49,7 @@ TROUPE_INSPECT(resize_callback_queue, places)
 
 /// One of these.
 struct run_order {
-  std::variant<complete_run, preempt_run, stop_run, resize_callback_queue> what;
+  std::variant<finish_run, preempt_run, abort_run, resize_callback_queue> what;
 };
 
 TROUPE_INSPECT(run_order, what)
@@ -68,7 +68,7 @@ public:
 
   /// Ends the run as finished after the next report of its ranks, as
   /// `train_context::request_stop` does.
-  void request_stop(std::string reason) const;
+  void finish(std::string reason) const;
 
   /// Ends the run as preempted: ranks have *grace* (unset: the config's) to
   /// leave their loops with a last checkpoint.
@@ -77,7 +77,7 @@ public:
           std::optional<std::chrono::milliseconds> grace = std::nullopt) const;
 
   /// Ends the run as aborted, with time for its ranks to leave.
-  void stop(std::string reason) const;
+  void abort(std::string reason) const;
 
   /// Changes how many events may wait for callbacks before `report()` waits.
   void resize_callback_queue(std::uint64_t places) const;

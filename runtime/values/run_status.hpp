@@ -20,7 +20,7 @@ enum class run_status_kind : std::uint8_t {
   running,   ///< Not ended yet, or its driver died.
   finished,  ///< Every rank returned from its loop.
   errored,   ///< It failed more often than it may.
-  aborted,   ///< It was asked to stop.
+  aborted,   ///< It was asked to end at once.
   preempted, ///< It was preempted, with time for a last checkpoint.
 };
 

@@ -143,7 +143,7 @@ TEST_F(committer_test, puts_the_result_on_the_board_once_it_is_durable) {
   commit(0, 0);
   run_error reason{ec::stopped, "the run was asked to stop", {}};
   auto answer =
-    system.ask<void>(actor, finish_run{run_status_kind::aborted, reason});
+    system.ask<void>(actor, end_run{run_status_kind::aborted, reason});
   EXPECT_TRUE(answer->value);
   auto prepared = monitor->prepared().unpacked();
   EXPECT_EQ(prepared.status, run_status_kind::aborted);
@@ -157,8 +157,8 @@ TEST_F(committer_test, puts_the_result_on_the_board_once_it_is_durable) {
 TEST_F(committer_test, says_that_the_end_could_not_be_written) {
   begin();
   fs::remove_all(store->path());
-  auto answer = system.ask<void>(
-    actor, finish_run{run_status_kind::finished, std::nullopt});
+  auto answer =
+    system.ask<void>(actor, end_run{run_status_kind::finished, std::nullopt});
   EXPECT_EQ(answer->failure.code, ec::storage);
 }
 

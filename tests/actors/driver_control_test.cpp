@@ -113,7 +113,7 @@ protected:
 };
 
 TEST_F(driver_control_test, a_callback_ends_the_run_as_finished) {
-  order("after_report", [](auto& run) { run.request_stop("good enough"); });
+  order("after_report", [](auto& run) { run.finish("good enough"); });
   run();
   EXPECT_FALSE(report(0)->value->stop);
   auto last = report(1);
@@ -138,7 +138,7 @@ TEST_F(driver_control_test, a_callback_preempts_the_run) {
 }
 
 TEST_F(driver_control_test, a_callback_stops_the_run) {
-  order("after_report", [](auto& run) { run.stop("the loss is NaN"); });
+  order("after_report", [](auto& run) { run.abort("the loss is NaN"); });
   run();
   report(0);
   ranks.obey(0);
@@ -150,7 +150,7 @@ TEST_F(driver_control_test, a_callback_stops_the_run) {
 TEST_F(driver_control_test, a_stop_before_the_first_rank_starts_none) {
   struct stopper : recorded_callback {
     void before_run(const run_context& run) override {
-      run.control.request_stop("there is nothing to do");
+      run.control.finish("there is nothing to do");
     }
   };
   second = std::make_shared<stopper>();
@@ -163,7 +163,7 @@ TEST_F(driver_control_test, a_stop_before_the_first_rank_starts_none) {
 TEST_F(driver_control_test, an_order_after_the_end_changes_nothing) {
   run();
   finish();
-  control.stop("too late");
+  control.abort("too late");
   system.settle();
   EXPECT_EQ(outcome().status, run_status_kind::finished);
 }
@@ -215,7 +215,7 @@ TEST_F(driver_control_test, an_actor_follows_a_run_from_where_it_is) {
 TEST_F(driver_control_test, one_that_follows_orders_with_its_answer) {
   run();
   follow();
-  log->orders = {{complete_run{"seen enough"}}};
+  log->orders = {{finish_run{"seen enough"}}};
   report(0);
   EXPECT_EQ(report(1)->value->stop->reason, "seen enough");
   finish();
@@ -224,7 +224,7 @@ TEST_F(driver_control_test, one_that_follows_orders_with_its_answer) {
 
 TEST_F(driver_control_test, each_of_two_actors_may_order_for_the_same_event) {
   auto other = std::make_shared<follower_log>();
-  log->orders = {{complete_run{"seen enough"}}};
+  log->orders = {{finish_run{"seen enough"}}};
   other->orders = {{resize_callback_queue{5}}};
   for (auto& x : {log, other})
     actors.push_back(

@@ -96,7 +96,7 @@ protected:
   }
 
   void stop() {
-    send_anonymous(driver, stop_run{"the test is over"});
+    send_anonymous(driver, abort_run{"the test is over"});
     system.settle();
   }
 

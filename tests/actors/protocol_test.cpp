@@ -171,8 +171,8 @@ void for_each_sample(F f) {
   f(rank_launch_failed{2, 1, problem});
   f(begin_attempt{});
   f(attempt_start{2, 12, reported_checkpoint{at_c, {{"x", 1}}, 11, 1}});
-  f(finish_run{run_status_kind::aborted,
-               run_error{ec::stopped, "text", {{1, failed}}}});
+  f(end_run{run_status_kind::aborted,
+            run_error{ec::stopped, "text", {{1, failed}}}});
   f(before_run{context});
   f(after_report{12, 2, {{{"x", 1}}, {{"x", 2}}}, "/c"});
   f(after_exception{2, {{1, failed}}});
@@ -183,7 +183,7 @@ void for_each_sample(F f) {
                   {problem},
                   {{"csv", 0.5}},
                   {"callback 1"},
-                  {{stop_run{"text"}}}});
+                  {{abort_run{"text"}}}});
   f(context);
   f(outcome());
   f(callback_time{"csv", 0.5});
@@ -191,10 +191,10 @@ void for_each_sample(F f) {
   f(loop_event{"params", {{"lr", 0.5}}});
   f(log_event{2, {"params", {{"lr", 0.5}}}});
   f(start_run{});
-  f(stop_run{"text"});
+  f(abort_run{"text"});
   f(get_status{});
   f(preempt_run{"text", 15});
-  f(complete_run{"text"});
+  f(finish_run{"text"});
   f(resize_callback_queue{15});
   f(run_order{preempt_run{"text", 15}});
   f(follow_run{});

@@ -52,9 +52,9 @@ recorded_driver(recorded_driver_actor::pointer self,
       else
         promise.deliver(report_committed{x.batch.index, folder, record->stop});
     },
-    [](stop_run) {},
+    [](abort_run) {},
     [record](const preempt_run& x) { record->preempts.push_back(x); },
-    [](const complete_run&) {},
+    [](const finish_run&) {},
     [](const resize_callback_queue&) {},
     [](get_status) { return run_status{}; },
     [](follow_run, const run_observer_actor&) { return run_status{}; },

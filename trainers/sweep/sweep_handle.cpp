@@ -92,7 +92,7 @@ void sweep_handle::follow(sweep_observer_actor who) {
   parts_->run.follow(std::move(who));
 }
 
-void sweep_handle::stop(std::string reason) {
+void sweep_handle::abort(std::string reason) {
   if (is_here())
     parts_->run.request_end(interrupt::stop, std::move(reason));
 }

@@ -15,9 +15,9 @@ struct sweep_parts;
 } // namespace internal
 
 /// A sweep in an actor system: a thread of the handle decides, its trials are
-/// runs in that system. The destructor stops the sweep and waits for it, as
+/// runs in that system. The destructor aborts the sweep and waits for it, as
 /// that of a `run_handle` does. In a forked process the sweep does not exist:
-/// the destructor, `stop` and `preempt` do nothing, `wait` returns an error;
+/// the destructor, `abort` and `preempt` do nothing, `wait` returns an error;
 /// the rest may not be called.
 class sweep_handle {
 public:
@@ -40,9 +40,9 @@ public:
   /// the sweep is over.
   void follow(sweep_observer_actor who);
 
-  /// Stops the trials under way and begins no more; the next start resumes
+  /// Aborts the trials under way and begins no more; the next start resumes
   /// them. Returns at once.
-  void stop(std::string reason = "the sweep was asked to stop");
+  void abort(std::string reason = "the sweep was aborted");
 
   /// The same, but trials have the `stop_grace` of their config for a last
   /// checkpoint.

@@ -100,7 +100,7 @@ void trial_thread::ask_to_end(interrupt how) {
 
 void trial_thread::pass_on(interrupt how) {
   if (handle_ && how == interrupt::stop)
-    handle_->stop();
+    handle_->abort();
   else if (handle_ && how == interrupt::preempt)
     handle_->preempt();
 }

@@ -126,7 +126,7 @@ protected:
     auto run = troupe::connect<troupe::run_control_actor>(system, socket);
     if (!run)
       return complain(run.error().message);
-    internal::send_anonymous(*run, stop_run{"the test has seen enough"});
+    internal::send_anonymous(*run, abort_run{"the test has seen enough"});
     EXPECT_EQ(mine.wait().status, run_status_kind::aborted);
     return 0;
   }

@@ -43,9 +43,9 @@ public:
     troupe::fs::ofstream{run.folder(name()) / "losses.txt", std::ios::app}
       << run.report_index << ' ' << loss << '\n';
     if (std::isnan(loss))
-      run.control.stop("the loss is NaN");
+      run.control.abort("the loss is NaN");
     else if (loss < 0.1)
-      run.control.request_stop("the loss is below 0.1");
+      run.control.finish("the loss is below 0.1");
   }
 };
 

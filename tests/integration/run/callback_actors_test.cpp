@@ -238,7 +238,7 @@ TEST_F(callback_actor_test, an_actor_ends_the_run_with_its_answer) {
         [](const after_report& x) {
           callback_done done;
           if (x.index == 2)
-            done.orders = {{complete_run{"three are enough"}}};
+            done.orders = {{finish_run{"three are enough"}}};
           return done;
         },
         [](const after_exception&) { return callback_done{}; },

@@ -82,7 +82,7 @@ TEST_P(placement_test, a_callback_ends_the_run_and_keeps_files_of_its_own) {
       write_bytes(run.folder(name()) / "seen",
                   std::to_string(run.report_index));
       if (run.report_index == 3)
-        run.control.request_stop("the judge has seen enough");
+        run.control.finish("the judge has seen enough");
     }
     void after_group_end(const run_context&, const error& reason) override {
       ended = reason.code == ec::none;

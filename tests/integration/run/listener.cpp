@@ -100,7 +100,7 @@ run_observer_actor::behavior_type observer(run_observer_actor::pointer self,
     },
     [=](const after_report&) {
       if (run && --*left == 0)
-        send(self, run, complete_run{"another process has seen enough"});
+        send(self, run, finish_run{"another process has seen enough"});
       return callback_done{};
     },
     [=](const after_exception&) { return callback_done{}; },

@@ -226,7 +226,7 @@ TEST_F(run_test, a_run_can_be_stopped_while_its_ranks_come_up) {
                       .run = config("run" + std::to_string(i))}}
         .start(system);
     ASSERT_TRUE(handle) << handle.error().message;
-    handle->stop();
+    handle->abort();
     auto outcome = handle->wait();
     EXPECT_EQ(outcome.status, run_status_kind::aborted)
       << (outcome.error ? outcome.error->message : "");

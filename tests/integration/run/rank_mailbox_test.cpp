@@ -192,7 +192,7 @@ TEST_F(rank_mailbox_test, a_stop_ends_the_wait_for_a_message) {
       rank_watch watch{system, run->control()};
       auto known = watch.all();
       ASSERT_TRUE(ask(self, known.ranks[0], question{3, {}}));
-      run->stop();
+      run->abort();
     }
     EXPECT_EQ(run->wait().status, run_status_kind::aborted);
     EXPECT_EQ(bytes_of(note), "stopped");
@@ -403,7 +403,7 @@ TEST_F(rank_mailbox_test, a_service_of_its_own_has_several_runs_at_once) {
     EXPECT_TRUE(ask(asker, one.ranks[1], question{1, {}}));
     EXPECT_TRUE(ask(asker, two.ranks[1], question{1, {}}));
     end(one);
-    send(asker, runs[1].control(), stop_run{"enough"});
+    send(asker, runs[1].control(), abort_run{"enough"});
   }
   std::unique_lock lock{mutex};
   ASSERT_TRUE(changed.wait_for(lock, 60s, [&] { return ends.size() == 2; }));

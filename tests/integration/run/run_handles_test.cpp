@@ -64,7 +64,7 @@ TEST_F(service_test, a_service_starts_asks_and_stops_a_run_in_its_own_system) {
                [&](caf::error& reason) { FAIL() << caf::to_string(reason); });
   EXPECT_EQ(status.world_size, 2);
   EXPECT_EQ(status.state, run_state::running);
-  handle->stop();
+  handle->abort();
   auto outcome = handle->wait();
   EXPECT_EQ(outcome.status, run_status_kind::aborted);
   EXPECT_EQ(handle->status().state, run_state::aborted);
@@ -97,7 +97,7 @@ TEST_F(service_test, a_forked_process_neither_ends_a_run_nor_waits_for_it) {
   auto status = run_in_child([&] {
     ::alarm(20); // Ends it if it waits.
     handle->preempt();
-    handle->stop();
+    handle->abort();
     auto outcome = handle->wait();
     auto is_error = outcome.error && outcome.error->code == ec::invalid_argument
                     && handle->status().state == run_state::errored;
@@ -106,7 +106,7 @@ TEST_F(service_test, a_forked_process_neither_ends_a_run_nor_waits_for_it) {
   EXPECT_EQ(status, 0);
   await_reports(*handle, 3);
   EXPECT_EQ(handle->status().state, run_state::running);
-  handle->stop();
+  handle->abort();
   EXPECT_EQ(handle->wait().status, run_status_kind::aborted);
 }
 
@@ -122,7 +122,7 @@ TEST_F(service_test, a_handle_ends_its_run_before_it_takes_another) {
   auto& same = *handle;
   *handle = std::move(same);
   EXPECT_EQ(handle->status().state, run_state::running);
-  handle->stop();
+  handle->abort();
   EXPECT_EQ(handle->wait().status, run_status_kind::aborted);
 }
 
@@ -158,7 +158,7 @@ TEST_F(service_test, the_name_of_a_run_is_free_once_it_was_waited_for) {
     auto handle = start({.steps = 1'000'000'000}, config(name), where);
     ASSERT_TRUE(handle) << handle.error().message;
     await_reports(*handle, 3);
-    handle->stop();
+    handle->abort();
     auto first = handle->wait();
     ASSERT_EQ(first.status, run_status_kind::aborted);
     ASSERT_TRUE(first.checkpoint);

@@ -135,7 +135,7 @@ TEST_F(sweep_service_test, two_at_once_tell_their_followers_how_they_end) {
   }
   await_third_trial("first");
   await_third_trial("second");
-  first->stop("the service has seen enough");
+  first->abort("the service has seen enough");
   auto stopped = all[0]->end.get_future().get();
   ASSERT_TRUE(stopped.error);
   EXPECT_EQ(stopped.error->code, ec::stopped);
@@ -233,7 +233,7 @@ TEST_F(sweep_service_test, shows_the_trials_under_way) {
            && now.running[0].reports == 1;
   };
   wait_for(storage_.path(), is_seen);
-  handle->stop();
+  handle->abort();
   handle->wait();
   EXPECT_TRUE(handle->status().running.empty());
   EXPECT_EQ(handle->threads_left_behind(), 0);
@@ -283,7 +283,7 @@ TEST_F(sweep_service_test, a_forked_process_neither_ends_it_nor_waits_for_it) {
   await_third_trial("search");
   auto status = run_in_child([&] {
     ::alarm(20); // Ends it if it waits.
-    handle->stop();
+    handle->abort();
     auto outcome = handle->wait();
     { auto gone = std::move(*handle); }
     auto is_error =

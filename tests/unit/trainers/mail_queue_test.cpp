@@ -15,7 +15,7 @@ class mail_queue_test : public testing::Test {
 protected:
   static void SetUpTestSuite() { register_messages(); }
 
-  static mail of(std::uint64_t id, stop_run x) {
+  static mail of(std::uint64_t id, abort_run x) {
     return {id, false, false, caf::make_message(std::move(x))};
   }
 
@@ -26,7 +26,7 @@ protected:
   std::vector<std::uint64_t> given_back;
   mail_queue queue{
     8, [this](std::uint64_t places) { given_back.push_back(places); }};
-  const caf::type_id_t stops = caf::type_id_v<stop_run>;
+  const caf::type_id_t stops = caf::type_id_v<abort_run>;
   const caf::type_id_t statuses = caf::type_id_v<get_status>;
 };
 

@@ -93,7 +93,7 @@ TEST_F(callback_turns_test, without_callbacks_an_event_is_over_at_once) {
 TEST_F(callback_turns_test, adds_up_times_and_orders) {
   turns.begin(report);
   std::vector<run_order> orders[] = {
-    {{complete_run{"good"}}}, {{resize_callback_queue{5}}, {stop_run{}}}};
+    {{finish_run{"good"}}}, {{resize_callback_queue{5}}, {abort_run{}}}};
   for (auto& given : orders) {
     next();
     now += 1500ms;
@@ -106,8 +106,8 @@ TEST_F(callback_turns_test, adds_up_times_and_orders) {
               ElementsAre(callback_time{"a", 1.5}, callback_time{"b", 1.5},
                           callback_time{"c", 0}));
   ASSERT_EQ(outcome.orders.size(), 3u);
-  EXPECT_TRUE(std::holds_alternative<complete_run>(outcome.orders[0].what));
-  EXPECT_TRUE(std::holds_alternative<stop_run>(outcome.orders[2].what));
+  EXPECT_TRUE(std::holds_alternative<finish_run>(outcome.orders[0].what));
+  EXPECT_TRUE(std::holds_alternative<abort_run>(outcome.orders[2].what));
 }
 
 TEST_F(callback_turns_test, an_outcome_has_nothing_of_earlier_events) {

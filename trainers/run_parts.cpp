@@ -334,10 +334,17 @@ std::unique_ptr<run_parts> run_starter::spawn() {
   });
   x.store->on_end_request([driver = x.driver](const end_request& request) {
     auto reason = std::string{"the run was asked to end by `troupe stop`"};
-    if (request.preempt)
-      send_anonymous(driver, preempt_run{std::move(reason)});
-    else
-      send_anonymous(driver, abort_run{std::move(reason)});
+    switch (request.how) {
+      case end_kind::abort:
+        send_anonymous(driver, abort_run{std::move(reason)});
+        return;
+      case end_kind::preempt:
+        send_anonymous(driver, preempt_run{std::move(reason)});
+        return;
+      case end_kind::finish:
+        send_anonymous(driver, finish_run{std::move(reason)});
+        return;
+    }
   });
   return std::move(run_);
 }

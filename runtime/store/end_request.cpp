@@ -3,7 +3,10 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
+#include <algorithm>
+#include <iterator>
 #include <string>
+#include <string_view>
 
 #include "troupe/runtime/run_layout.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
@@ -15,15 +18,19 @@ namespace {
 
 constexpr std::size_t max_request_bytes = 4096;
 
-// "stop" or "preempt", then whom it is for.
+/// By `end_kind`. Drivers of another version look for the same words.
+constexpr std::string_view words[] = {"stop", "preempt", "finish"};
+
+// One of the words, then whom it is for.
 std::optional<end_request> from_text(const std::string& text) {
   auto end = text.find('\n');
-  auto word = text.substr(0, end);
+  auto word = std::ranges::find(words, std::string_view{text}.substr(0, end));
   auto driver =
     end == text.npos ? std::nullopt : process_from_line(text.substr(end + 1));
-  if (!driver || (word != "stop" && word != "preempt"))
+  if (!driver || word == std::end(words))
     return std::nullopt;
-  return end_request{std::move(*driver), word == "preempt"};
+  return end_request{std::move(*driver),
+                     static_cast<end_kind>(word - std::begin(words))};
 }
 
 } // namespace
@@ -31,7 +38,7 @@ std::optional<end_request> from_text(const std::string& text) {
 expected<void> send_end_request(const held_folder& run, const end_request& x) {
   return run.replace_file(
     run_layout::end_request,
-    concat(x.preempt ? "preempt" : "stop", '\n', to_line(x.driver)));
+    concat(words[static_cast<std::size_t>(x.how)], '\n', to_line(x.driver)));
 }
 
 expected<std::optional<end_request>>

@@ -14,7 +14,6 @@
 #include "troupe/runtime/run_layout.hpp"
 #include "troupe/runtime/storage/checksum.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
-#include "troupe/runtime/store/end_request.hpp"
 #include "troupe/runtime/store/journal_line.hpp"
 #include "troupe/runtime/store/run_folder.hpp"
 #include "troupe/runtime/text.hpp"
@@ -190,14 +189,14 @@ bool has_ended(const found_run& run) {
          || (run.state && run.state->status != run_status_kind::running);
 }
 
-expected<process_identity> ask_to_end(const fs::path& path, bool preempt) {
+expected<process_identity> ask_to_end(const fs::path& path, end_kind how) {
   auto run = read_run(path);
   if (has_ended(run))
     return failure(ec::conflict, "the run " + path.string()
                                    + " has no driver to ask: it is "
                                    + run.state_name());
   TROUPE_TRY(auto folder, held_folder::follow(path));
-  TROUPE_TRY_VOID(send_end_request(folder, {*run.driver, preempt}));
+  TROUPE_TRY_VOID(send_end_request(folder, {*run.driver, how}));
   return *run.driver;
 }
 

@@ -11,6 +11,7 @@
 #include "troupe/runtime/fs.hpp"
 #include "troupe/runtime/metrics/metrics.hpp"
 #include "troupe/runtime/process/processes.hpp"
+#include "troupe/runtime/store/end_request.hpp"
 #include "troupe/runtime/store/run_description.hpp"
 #include "troupe/runtime/store/saved_run.hpp"
 #include "troupe/runtime/values/journal_entry.hpp"
@@ -73,9 +74,10 @@ found_run read_run(const fs::path& path);
 /// Whether the run has no driver that could answer requests.
 bool has_ended(const found_run& run);
 
-/// Asks the driver of the run in *path* to end it; with *preempt*, with time
-/// for a last checkpoint. Returns whom it asked; `ec::conflict`: there is none.
-expected<process_identity> ask_to_end(const fs::path& path, bool preempt);
+/// Asks the driver of the run in *path* to end it. Returns whom it asked;
+/// `ec::conflict`: there is none.
+expected<process_identity> ask_to_end(const fs::path& path,
+                                      internal::end_kind how);
 
 /// The color of a state's name.
 color color_of(const std::string& state);

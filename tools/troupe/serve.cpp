@@ -205,9 +205,10 @@ private:
     auto path = runs_.path_of(name);
     if (!path)
       return plain_answer("404 Not Found");
-    auto preempt = x.parameter("preempt") == "1";
-    auto asked = runs_.is_sweep(name) ? ask_sweep_to_end(*path, preempt)
-                                      : ask_to_end(*path, preempt);
+    auto how =
+      x.parameter("preempt") == "1" ? end_kind::preempt : end_kind::abort;
+    auto asked = runs_.is_sweep(name) ? ask_sweep_to_end(*path, how)
+                                      : ask_to_end(*path, how);
     auto result = plain_answer(asked ? "200 OK" : "409 Conflict");
     result.body =
       asked ? "asked " + to_string(*asked) : utf8_text(asked.error().message);

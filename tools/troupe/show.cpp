@@ -135,6 +135,8 @@ std::vector<std::pair<std::string, cell>> facts_of(const found_run& run) {
   add("state", state_of(run), color_of(run.state_name()));
   if (run.state && run.state->error)
     add("error", run.state->error->message, color::red);
+  if (run.state && !run.state->stop_reason.empty())
+    add("ended early", run.state->stop_reason);
   add("folder", run.path.string());
   if (run.description)
     add("id", run.description->id);
@@ -224,6 +226,9 @@ json_object json_of(const shown_run& x) {
     return description ? json_object(utf8_text((*description).*field))
                        : json_object();
   };
+  auto stop_reason = x.run.state ? x.run.state->stop_reason : std::string{};
+  result["stop_reason"] =
+    stop_reason.empty() ? json_object() : json_object(utf8_text(stop_reason));
   result["host"] = text(&run_description::host);
   result["user"] = text(&run_description::user);
   result["program"] = text(&run_description::program);

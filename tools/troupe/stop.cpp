@@ -26,6 +26,7 @@ namespace {
 
 struct stop_arguments {
   std::shared_ptr<run_arguments> run;
+  bool finish = false;
   bool preempt = false;
   bool wait = false;
 };
@@ -88,8 +89,11 @@ expected<void> wait_for_end(const fs::path& path, bool is_sweep) {
 expected<int> stop(const stop_arguments& x) {
   TROUPE_TRY(auto found, x.run->run_or_sweep());
   auto& [path, is_sweep] = found;
-  TROUPE_TRY(auto driver, is_sweep ? ask_sweep_to_end(path, x.preempt)
-                                   : ask_to_end(path, x.preempt));
+  auto how = x.finish    ? end_kind::finish
+             : x.preempt ? end_kind::preempt
+                         : end_kind::abort;
+  TROUPE_TRY(auto driver,
+             is_sweep ? ask_sweep_to_end(path, how) : ask_to_end(path, how));
   if (x.wait)
     TROUPE_TRY_VOID(wait_for_end(path, is_sweep));
   auto state = x.wait ? look_at(path, is_sweep).state : "asked";
@@ -112,13 +116,19 @@ verb stop_verb() {
     [](CLI::App& app) -> action {
       auto x = std::make_shared<stop_arguments>();
       x->run = add_run_arguments(app);
-      app.add_flag("--preempt", x->preempt,
-                   "leave ranks time for a last checkpoint");
+      auto finish = app.add_flag("--finish", x->finish,
+                                 "as finished, after the next report of its "
+                                 "ranks; not for a\nsweep");
+      app
+        .add_flag("--preempt", x->preempt,
+                  "as preempted: leave ranks time for a last checkpoint")
+        ->excludes(finish);
       app.add_flag("-w,--wait", x->wait, "wait until the run has ended");
       app.footer(
-        "The driver looks once a second, on any host. Only the user of "
-        "the run can ask.\nA sweep begins no more trials, those under way end, "
-        "and its next start resumes it.\nExit code 1 if there is no driver.");
+        "Without an option it ends as aborted. The driver looks once a second, "
+        "on any host.\nOnly the user of the run can ask.\n"
+        "A sweep begins no more trials, those under way end, and its next "
+        "start\nresumes it.\nExit code 1 if there is no driver.");
       return [x] { return stop(*x); };
     }};
 }

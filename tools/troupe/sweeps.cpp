@@ -6,7 +6,6 @@
 #include "troupe/callbacks/status_text.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/storage/held_folder.hpp"
-#include "troupe/runtime/store/end_request.hpp"
 #include "troupe/runtime/text.hpp"
 
 namespace troupe::tool {
@@ -212,7 +211,12 @@ bool has_ended(const found_sweep& x) {
 }
 
 expected<process_identity> ask_sweep_to_end(const fs::path& path,
-                                            bool preempt) {
+                                            end_kind how) {
+  if (how == end_kind::finish)
+    return failure(ec::invalid_argument,
+                   path.string()
+                     + " is a sweep, which can be resumed until it has made "
+                       "all its trials; finish one of these");
   auto sweep = read_sweep_at(path);
   auto start = start_of(sweep);
   if (!start || has_ended(sweep))
@@ -220,7 +224,7 @@ expected<process_identity> ask_sweep_to_end(const fs::path& path,
                                    + " has no driver to ask: it is "
                                    + sweep.state_name());
   TROUPE_TRY(auto folder, held_folder::follow(path));
-  TROUPE_TRY_VOID(send_end_request(folder, {start->driver, preempt}));
+  TROUPE_TRY_VOID(send_end_request(folder, {start->driver, how}));
   return start->driver;
 }
 

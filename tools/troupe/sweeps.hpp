@@ -55,8 +55,10 @@ found_sweep read_sweep_at(const fs::path& path);
 /// Whether no driver of the sweep is left that could be asked anything.
 bool has_ended(const found_sweep& x);
 
-/// As for a run: asks the driver of the sweep in *path* to end it.
-expected<process_identity> ask_sweep_to_end(const fs::path& path, bool preempt);
+/// As for a run: asks the driver of the sweep in *path* to end it. A sweep
+/// does not end as finished before its time: `ec::invalid_argument`.
+expected<process_identity> ask_sweep_to_end(const fs::path& path,
+                                            internal::end_kind how);
 
 /// The folder of the sweep called *given*: a path, a name in *storage*, or the
 /// first digits of an id. Nothing: that is not one, or what is looked at before

@@ -130,7 +130,8 @@ void sweep_run::heed_requests() {
     next_look_ = now + request_interval;
     auto found = store_->take_end_request();
     if (found && *found)
-      request_end((*found)->preempt ? interrupt::preempt : interrupt::stop,
+      request_end((*found)->how == end_kind::abort ? interrupt::stop
+                                                   : interrupt::preempt,
                   "the sweep was stopped by troupe stop");
   }
   if (asked() == interrupt::none)

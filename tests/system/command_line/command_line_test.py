@@ -614,6 +614,14 @@ class StopTest(CommandLineTest):
     def test_a_run_is_preempted(self):
         self.assertEqual(self.ended("--preempt")[0], "live is preempted\n")
 
+    def test_a_run_is_finished(self):
+        self.assertEqual(self.ended("--finish")[0], "live is finished\n")
+        self.assertIn("ended early", troupe("show", "live", "-s", self.storage)[0])
+        self.assertIn("troupe stop", troupe_json("show", "live", "-s", self.storage)["stop_reason"])
+
+    def test_a_run_has_one_end(self):
+        self.assertIn("--finish", troupe("stop", "live", "--preempt", "--finish", code=2)[1])
+
     def test_a_request_for_an_earlier_driver_does_not_end_the_next(self):
         driver, gate = self.runs.hold("live")
         os.kill(driver.pid, signal.SIGSTOP)

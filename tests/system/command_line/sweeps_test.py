@@ -172,6 +172,14 @@ class StopSweepTest(SweepTest):
     def test_a_sweep_is_preempted(self):
         self.assertEqual(self.ended("--preempt")["state"], "preempted")
 
+    def test_a_sweep_is_not_finished_but_its_trials_are(self):
+        driver, gate = self.hold("search", "--sweep", 1, "--hold-trial", 0, "--steps", 1_000_000, "--every", 0)
+        complaint = base.troupe("stop", "search", "-s", self.storage, "--finish", code=2)[1]
+        self.assertIn("finish one of these", complaint)
+        base.troupe("stop", "search/trial-0000", "-s", self.storage, "--finish")
+        self.finish(driver, gate)
+        self.assertEqual([self.found()["state"], self.found()["trials"]["finished"]], ["finished", 1])
+
     def test_a_sweep_without_a_driver_is_refused(self):
         self.runs.make("search", "--sweep", 1)
         self.assertIn("search has no driver to ask: it is finished", base.troupe("stop", "search", "-s", self.storage, code=1)[1])

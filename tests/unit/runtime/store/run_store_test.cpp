@@ -316,14 +316,31 @@ TEST_F(run_store_test, gives_its_name_back_when_it_is_released) {
 
 TEST_F(run_store_test, passes_a_request_to_end_on_to_the_driver_it_is_for) {
   auto store = open().value();
-  std::promise<bool> asked;
-  store->on_end_request(
-    [&](const end_request& x) { asked.set_value(x.preempt); });
+  std::promise<end_kind> asked;
+  store->on_end_request([&](const end_request& x) { asked.set_value(x.how); });
   auto folder = held_folder::open(run).value();
-  ASSERT_TRUE(send_end_request(folder, {own_identity(), true}));
-  EXPECT_TRUE(asked.get_future().get());
+  ASSERT_TRUE(send_end_request(folder, {own_identity(), end_kind::preempt}));
+  EXPECT_EQ(asked.get_future().get(), end_kind::preempt);
   EXPECT_FALSE(fs::exists(run / "end_request"));
   store->release();
+}
+
+TEST_F(run_store_test, a_request_to_end_says_how) {
+  auto store = open().value();
+  store->release();
+  auto folder = held_folder::open(run).value();
+  auto me = own_identity();
+  for (auto how : {end_kind::abort, end_kind::preempt, end_kind::finish}) {
+    ASSERT_TRUE(send_end_request(folder, {me, how}));
+    auto found = take_end_request(folder, me).value();
+    ASSERT_TRUE(found);
+    EXPECT_EQ(found->how, how);
+  }
+  // Of a tool of an earlier version, then of a later one.
+  write_bytes(run / "end_request", "stop\n" + to_line(me));
+  EXPECT_EQ(take_end_request(folder, me).value()->how, end_kind::abort);
+  write_bytes(run / "end_request", "pause\n" + to_line(me));
+  EXPECT_FALSE(take_end_request(folder, me).value());
 }
 
 TEST_F(run_store_test, drops_a_request_to_end_that_is_not_for_its_driver) {
@@ -332,7 +349,7 @@ TEST_F(run_store_test, drops_a_request_to_end_that_is_not_for_its_driver) {
   auto folder = held_folder::open(run).value();
   auto me = own_identity(), earlier = me;
   earlier.start += "0";
-  ASSERT_TRUE(send_end_request(folder, {earlier, false}));
+  ASSERT_TRUE(send_end_request(folder, {earlier, end_kind::abort}));
   EXPECT_FALSE(take_end_request(folder, me).value());
   EXPECT_FALSE(fs::exists(run / "end_request"));
   write_bytes(run / "end_request", "stop\n");

@@ -209,12 +209,12 @@ TEST_F(sweep_store_test, takes_a_request_for_its_own_driver_once) {
   EXPECT_FALSE(store->take_end_request().value());
   auto other = own_identity();
   other.pid += 1;
-  ASSERT_TRUE(send_end_request(folder, {other, false}));
+  ASSERT_TRUE(send_end_request(folder, {other, end_kind::abort}));
   EXPECT_FALSE(store->take_end_request().value());
-  ASSERT_TRUE(send_end_request(folder, {own_identity(), true}));
+  ASSERT_TRUE(send_end_request(folder, {own_identity(), end_kind::preempt}));
   auto request = store->take_end_request().value();
   ASSERT_TRUE(request);
-  EXPECT_TRUE(request->preempt);
+  EXPECT_EQ(request->how, end_kind::preempt);
   EXPECT_FALSE(store->take_end_request().value());
 }
 

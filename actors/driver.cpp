@@ -128,7 +128,8 @@ void driver_state::follow(const run_decision& decision) {
                          {"to", to_string(decision.to)}});
   show();
   if (decision.from != decision.to)
-    announce(state_changed{machine->attempt(), decision.from, decision.to});
+    announce(state_changed{args.context.id, machine->attempt(), decision.from,
+                           decision.to});
   act(decision.action);
 }
 

@@ -148,6 +148,8 @@ struct driver_state {
   /// Hands *message* to the callbacks, if there are any, and to followers.
   template <class Message>
   void call_back(Message message);
+  /// No callback gets *report*.
+  void skip_callbacks(std::uint64_t report);
   void called_back(const callback_done& x, std::optional<std::uint64_t> report);
   /// Takes note of an answer of callbacks, which may end the run.
   void note_answer(const callback_done& x);

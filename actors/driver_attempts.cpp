@@ -21,14 +21,14 @@ void driver_state::started(const attempt_started& x) {
     shown.world_size = x.world_size;
   }
   apply(run_events::group_started{x.attempt});
-  announce(group_started{x.attempt, x.world_size});
+  announce(group_started{args.context.id, x.attempt, x.world_size});
 }
 
 void driver_state::ended(const attempt_ended& x) {
   group_alive = false;
   close_mailboxes();
   auto end = end_of(x, machine->awaits_group(x.attempt));
-  announce(group_ended{x.attempt, end.reason});
+  announce(group_ended{args.context.id, x.attempt, end.reason});
   refuse_batches({ec::stopped, "the attempt is over"});
   if (end.event)
     apply_end(*end.event);
@@ -43,8 +43,8 @@ void driver_state::failed(attempt_failed& x) {
   if (x.left_for.empty())
     note_event("ranks_failed", {{"reason", reason}, {"started", x.started}});
   if (!x.ranks.empty())
-    call_back(after_exception{x.attempt, std::move(x.ranks)});
-  announce(group_ended{x.attempt, end.reason});
+    call_back(after_exception{args.context.id, x.attempt, std::move(x.ranks)});
+  announce(group_ended{args.context.id, x.attempt, end.reason});
   refuse_batches({ec::stopped, "the attempt is over"});
   apply_end(*end.event);
   // If the run ends for this, its result says so.
@@ -69,7 +69,7 @@ void driver_state::group_lost(const error& reason) {
     return;
   group_alive = false;
   close_mailboxes();
-  announce(group_ended{begun->attempt, reason});
+  announce(group_ended{args.context.id, begun->attempt, reason});
   refuse_batches({ec::stopped, "the attempt is over"});
   apply(run_events::run_failed{reason});
   group_gone(begun->attempt);

@@ -97,7 +97,8 @@ void driver_state::store_end() {
   auto tell = [this] {
     ending.stored();
     if (has_listeners()) // Unpacked only for them.
-      call_back(after_run{args.monitor->prepared().unpacked_if_possible()});
+      call_back(after_run{args.context.id,
+                          args.monitor->prepared().unpacked_if_possible()});
     take_next_step();
   };
   args.store->note_failures(machine->policy().counts());

@@ -38,7 +38,8 @@ caf::result<run_status> driver_state::follow_from_now(run_observer_actor who) {
   auto& known = followers.emplace_back(follower{std::move(who)});
   tell(known, before_run{context_at(machine->attempt())});
   if (ending.is_stored()) // The others have been notified.
-    tell(known, after_run{args.monitor->prepared().unpacked_if_possible()});
+    tell(known, after_run{args.context.id,
+                          args.monitor->prepared().unpacked_if_possible()});
   return status();
 }
 

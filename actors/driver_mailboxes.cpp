@@ -57,7 +57,7 @@ void driver_state::close_mailboxes() {
 
 ranks_changed driver_state::known_ranks() const {
   // Ranks open theirs before the group says how many there are now.
-  return {machine->attempt(),
+  return {args.context.id, machine->attempt(),
           mailboxes_expected > 0 ? mailboxes_expected : world_size, mailboxes};
 }
 

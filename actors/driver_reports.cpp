@@ -76,10 +76,12 @@ void driver_state::stored(std::optional<std::string> folder) {
   rate->add(clock::now());
   shown.last_report = index;
   shown.reports = index + 1;
-  std::vector<metrics> values; // Unpacked only for those that get them.
-  if (has_listeners())
-    values = unpacked(batch.message.batch.values);
-  call_back(after_report{index, attempt, std::move(values), std::move(folder)});
+  if (has_listeners()) // Made only for them: this is every report's way.
+    call_back(after_report{args.context.id, index, attempt,
+                           unpacked(batch.message.batch.values),
+                           std::move(folder)});
+  else
+    skip_callbacks(index);
   show();
   store_next();
 }
@@ -129,8 +131,8 @@ void driver_state::call_back(Message message) {
   if (!followers.empty())
     tell_followers(message);
   if (!callbacks) {
-    if (report && args.cursor) // Their actor was lost.
-      (void) args.cursor->mark_delivered(*report, {all_callbacks});
+    if (report)
+      skip_callbacks(*report);
     return;
   }
   ++callbacks_under_way;
@@ -140,6 +142,11 @@ void driver_state::call_back(Message message) {
             called_back({0, false, {from_caf(reason)}, {}, {all_callbacks}, {}},
                         report);
           });
+}
+
+void driver_state::skip_callbacks(std::uint64_t report) {
+  if (args.cursor) // Their actor was lost.
+    (void) args.cursor->mark_delivered(report, {all_callbacks});
 }
 
 // Called in driver.cpp.
@@ -158,9 +165,9 @@ void driver_state::replay_pending() {
     if (!x || !*x)
       return;
     auto& [batch, data] = **x;
-    call_back(
-      after_report{batch.index, batch.attempt, std::move(batch.values),
-                   data ? std::optional{data->path().string()} : std::nullopt});
+    call_back(after_report{
+      args.context.id, batch.index, batch.attempt, std::move(batch.values),
+      data ? std::optional{data->path().string()} : std::nullopt});
   }
 }
 

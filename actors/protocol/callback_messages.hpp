@@ -19,7 +19,8 @@
 #include "troupe/runtime/values/run_status.hpp"
 
 // What the driver sends to USER CALLBACK actors, including those of users, and
-// what they answer.
+// what they answer. Each message names its run by `run_context::id`, so that
+// one actor can follow several.
 
 namespace troupe {
 
@@ -50,53 +51,59 @@ TROUPE_INSPECT(before_run, run)
 /// Every rank has delivered report `index`. Sent in order of index, exactly
 /// once per driver.
 struct after_report {
+  std::string run_id;
   std::uint64_t index = 0;
   std::uint64_t attempt = 0;
   std::vector<metrics> values; ///< One entry per rank, ordered by rank.
   std::optional<std::string> checkpoint;
 };
 
-TROUPE_INSPECT(after_report, index, attempt, values, checkpoint)
+TROUPE_INSPECT(after_report, run_id, index, attempt, values, checkpoint)
 
 /// Ranks failed; sent before the driver acts on it.
 struct after_exception {
+  std::string run_id;
   std::uint64_t attempt = 0;
   std::map<int, rank_failure> ranks;
 };
 
-TROUPE_INSPECT(after_exception, attempt, ranks)
+TROUPE_INSPECT(after_exception, run_id, attempt, ranks)
 
 /// The run went from one state to another.
 struct state_changed {
+  std::string run_id;
   std::uint64_t attempt = 0; ///< The current one; between two the next.
   run_state from = run_state::initializing;
   run_state to = run_state::initializing;
 };
 
-TROUPE_INSPECT(state_changed, attempt, from, to)
+TROUPE_INSPECT(state_changed, run_id, attempt, from, to)
 
 /// Every rank of an attempt runs its loop.
 struct group_started {
+  std::string run_id;
   std::uint64_t attempt = 0;
   int world_size = 0;
 };
 
-TROUPE_INSPECT(group_started, attempt, world_size)
+TROUPE_INSPECT(group_started, run_id, attempt, world_size)
 
 /// Every rank of an attempt is gone, also of one that did not come up.
 struct group_ended {
+  std::string run_id;
   std::uint64_t attempt = 0;
   error reason; ///< `ec::none`: all loops returned. `ec::stopped`: as asked.
 };
 
-TROUPE_INSPECT(group_ended, attempt, reason)
+TROUPE_INSPECT(group_ended, run_id, attempt, reason)
 
 /// The run is over, however it ended.
 struct after_run {
+  std::string run_id;
   result outcome;
 };
 
-TROUPE_INSPECT(after_run, outcome)
+TROUPE_INSPECT(after_run, run_id, outcome)
 
 /// The USER CALLBACK actor: hands events to the user's callbacks, in order.
 using user_callback_actor = caf::typed_actor<

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <string>
 
 #include <caf/actor.hpp>
 #include <caf/message.hpp>
@@ -26,6 +27,7 @@ TROUPE_INSPECT(follow_ranks)
 /// The ranks that take messages now, by rank. Sent whenever a rank has opened
 /// its mailbox or has left; without ranks when the attempt is over.
 struct ranks_changed {
+  std::string run_id; ///< `run_context::id`.
   std::uint64_t attempt = 0;
   int world_size = 1;
   std::map<int, caf::actor> ranks;
@@ -36,7 +38,7 @@ struct ranks_changed {
   }
 };
 
-TROUPE_INSPECT(ranks_changed, attempt, world_size, ranks)
+TROUPE_INSPECT(ranks_changed, run_id, attempt, world_size, ranks)
 
 /// An actor that sends messages to ranks, and so follows who they are.
 using rank_observer_actor = caf::typed_actor<caf::result<void>(ranks_changed)>;

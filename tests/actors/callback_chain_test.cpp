@@ -54,7 +54,7 @@ protected:
 
   done report(std::uint64_t index) {
     return system.ask<callback_done>(
-      chain, after_report{index, 0, {{}}, std::nullopt});
+      chain, after_report{"", index, 0, {{}}, std::nullopt});
   }
 
   std::vector<std::string> failures(const done& x) {
@@ -358,7 +358,7 @@ TEST_F(callback_chain_test, what_is_too_large_to_be_sent_is_not_sent) {
   spawn();
   metrics large{{"text", std::string(2000, 'x')}};
   auto first = system.ask<callback_done>(
-    chain, after_report{0, 0, {large, large}, std::nullopt});
+    chain, after_report{"", 0, 0, {large, large}, std::nullopt});
   EXPECT_THAT(
     failures(first),
     ElementsAre(MatchesRegex("callback actor 1 \\(far\\) was not called: its "
@@ -367,8 +367,8 @@ TEST_F(callback_chain_test, what_is_too_large_to_be_sent_is_not_sent) {
   EXPECT_THAT(log, ElementsAre("near after_report 0"));
   EXPECT_THAT(first->value->skipped, IsEmpty());
   std::string text(2000, 'x');
-  auto second =
-    system.ask<callback_done>(chain, after_exception{0, {{1, {.what = text}}}});
+  auto second = system.ask<callback_done>(
+    chain, after_exception{"", 0, {{1, {.what = text}}}});
   EXPECT_THAT(failures(second),
               ElementsAre(HasSubstr("its after_exception takes 2")));
   auto third = system.ask<callback_done>(chain, before_run{{.name = text}});
@@ -382,8 +382,8 @@ TEST_F(callback_chain_test, counts_what_empty_texts_take_in_a_message) {
   metrics many; // Their names have less than half the limit.
   for (int i = 100'000; i < 150'000; ++i)
     many[std::to_string(i)] = "";
-  auto answer =
-    system.ask<callback_done>(chain, after_report{0, 0, {many}, std::nullopt});
+  auto answer = system.ask<callback_done>(
+    chain, after_report{"", 0, 0, {many}, std::nullopt});
   EXPECT_THAT(failures(answer),
               ElementsAre(HasSubstr("its after_report takes")));
 }

@@ -1,6 +1,8 @@
 // Runs that callbacks and other actors end, and what those that follow one
 // receive.
 
+#include <set>
+
 #include "tests/actors/driver_fixture.hpp"
 
 namespace troupe::internal::test {
@@ -46,6 +48,7 @@ struct ordering_callback : recorded_callback {
 
 struct follower_log {
   std::vector<std::string> heard;
+  std::set<std::string> runs;    ///< By id: of all that it heard.
   std::vector<run_order> orders; ///< Given with the answer to a report.
   bool keeps_quiet = false;
   std::vector<caf::typed_response_promise<callback_done>> open = {};
@@ -54,7 +57,9 @@ struct follower_log {
 run_observer_actor::behavior_type
 logging_follower(run_observer_actor::pointer self,
                  std::shared_ptr<follower_log> log) {
-  auto hear = [self, log](std::string what) -> caf::result<callback_done> {
+  auto hear = [self, log](const std::string& run,
+                          std::string what) -> caf::result<callback_done> {
+    log->runs.insert(run);
     log->heard.push_back(std::move(what));
     if (!log->keeps_quiet)
       return callback_done{};
@@ -63,26 +68,27 @@ logging_follower(run_observer_actor::pointer self,
   };
   return {
     [=](const before_run& x) {
-      return hear("before_run " + std::to_string(x.run.attempt));
+      return hear(x.run.id, "before_run " + std::to_string(x.run.attempt));
     },
     [=](const after_report& x) -> caf::result<callback_done> {
       if (log->orders.empty())
-        return hear("report " + std::to_string(x.index) + " of "
-                    + std::to_string(x.values.size()));
+        return hear(x.run_id, "report " + std::to_string(x.index) + " of "
+                                + std::to_string(x.values.size()));
       return callback_done{.orders = std::exchange(log->orders, {})};
     },
-    [=](const after_exception&) { return hear("exception"); },
+    [=](const after_exception& x) { return hear(x.run_id, "exception"); },
     [=](const after_run& x) {
-      return hear("after_run " + std::string{to_string(x.outcome.status)});
+      return hear(x.run_id,
+                  "after_run " + std::string{to_string(x.outcome.status)});
     },
     [=](const state_changed& x) {
-      return hear("state " + std::string{to_string(x.to)});
+      return hear(x.run_id, "state " + std::string{to_string(x.to)});
     },
     [=](const group_started& x) {
-      return hear("group_started " + std::to_string(x.attempt));
+      return hear(x.run_id, "group_started " + std::to_string(x.attempt));
     },
     [=](const group_ended& x) {
-      return hear("group_ended " + std::to_string(x.attempt));
+      return hear(x.run_id, "group_ended " + std::to_string(x.attempt));
     },
   };
 }
@@ -210,6 +216,29 @@ TEST_F(driver_control_test, an_actor_follows_a_run_from_where_it_is) {
   EXPECT_THAT(log->heard, ElementsAre("before_run 0", "report 1 of 2",
                                       "group_ended 0", "state shutting_down",
                                       "state finished", "after_run finished"));
+}
+
+TEST_F(driver_control_test, all_that_one_hears_names_the_run) {
+  config.failure.max_failures = 1;
+  run();
+  follow();
+  report(0);
+  kill();
+  ranks.attempt = 1;
+  ranks.rise_all(2);
+  report(1);
+  log->keeps_quiet = true; // The run is not over without its answer.
+  finish();
+  EXPECT_THAT(log->heard,
+              testing::IsSupersetOf(
+                {"before_run 0", "report 0 of 2", "exception", "group_ended 0",
+                 "group_started 1", "state finished", "after_run finished"}));
+  EXPECT_THAT(log->runs, ElementsAre(store->description().id));
+  log = std::make_shared<follower_log>();
+  follow();
+  EXPECT_THAT(log->heard, ElementsAre("before_run 0", "after_run finished"));
+  EXPECT_THAT(log->runs, ElementsAre(store->description().id));
+  system.pass(driver_state::followers_limit);
 }
 
 TEST_F(driver_control_test, one_that_follows_orders_with_its_answer) {

@@ -68,6 +68,7 @@ protected:
     auto list =
       std::make_shared<callback_list>(classes, config.callback_errors);
     args.context.name = "r";
+    args.context.id = store->description().id;
     args.cursor =
       std::make_shared<callback_cursor>(callback_cursor::open(*store).value());
     args.callbacks = callbacks =

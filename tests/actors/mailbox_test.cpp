@@ -76,6 +76,8 @@ TEST_F(mailbox_test, observers_learn_of_each_mailbox_and_of_the_end) {
   EXPECT_THAT(heard->back().ranks, ElementsAre(Key(0), Key(1)));
   EXPECT_TRUE(heard->back().is_complete());
   EXPECT_EQ(heard->back().ranks[0], *relay->value);
+  for (auto& x : *heard)
+    EXPECT_EQ(x.run_id, store->description().id);
   finish();
   system.settle();
   EXPECT_THAT(heard->back().ranks, IsEmpty());

@@ -174,9 +174,9 @@ void for_each_sample(F f) {
   f(end_run{run_status_kind::aborted,
             run_error{ec::stopped, "text", {{1, failed}}}});
   f(before_run{context});
-  f(after_report{12, 2, {{{"x", 1}}, {{"x", 2}}}, "/c"});
-  f(after_exception{2, {{1, failed}}});
-  f(after_run{outcome()});
+  f(after_report{"ab", 12, 2, {{{"x", 1}}, {{"x", 2}}}, "/c"});
+  f(after_exception{"ab", 2, {{1, failed}}});
+  f(after_run{"ab", outcome()});
   f(storage_lost{problem});
   f(callback_done{0.5,
                   true,
@@ -198,9 +198,9 @@ void for_each_sample(F f) {
   f(resize_callback_queue{15});
   f(run_order{preempt_run{"text", 15}});
   f(follow_run{});
-  f(state_changed{2, run_state::running, run_state::restarting});
-  f(group_started{2, 4});
-  f(group_ended{2, problem});
+  f(state_changed{"ab", 2, run_state::running, run_state::restarting});
+  f(group_started{"ab", 2, 4});
+  f(group_ended{"ab", 2, problem});
   f(start_ranks{2, {facts}, at_c, loop, false, 17, {{"A", "b"}}, credentials});
   f(end_ranks{2, problem});
   f(kill_rank{2, 1});
@@ -236,7 +236,7 @@ void for_each_sample(F f) {
   f(agent_launched{3});
   f(launcher_ended{3, "text", true});
   f(follow_ranks{});
-  f(ranks_changed{2, 4, {}});
+  f(ranks_changed{"ab", 2, 4, {}});
   f(open_mailbox{2, 1, 3, 4, true});
   f(mail{5, true, true, caf::make_message(problem)});
   f(mail_answer{5, problem, caf::make_message(problem)});

@@ -55,7 +55,7 @@ run_handle::~run_handle() {
     return;
   }
   abort();
-  await_end({});
+  parts_->await_end({});
 }
 
 run_status run_handle::status() const {
@@ -93,7 +93,7 @@ result run_handle::wait(const std::function<bool()>& hurried) noexcept {
                              "it, not one forked from it"});
     return outcome;
   }
-  await_end(hurried);
+  parts_->await_end(hurried);
   auto outcome = parts_->monitor->wait().unpacked_if_possible();
   std::lock_guard guard{parts_->waiting};
   try {
@@ -103,26 +103,15 @@ result run_handle::wait(const std::function<bool()>& hurried) noexcept {
   return outcome;
 }
 
-void run_handle::await_end(const std::function<bool()>& hurried) noexcept {
-  parts_->monitor->wait();
-  std::lock_guard guard{parts_->waiting};
-  try {
-    parts_->launcher->drain();
-    parts_->rank_zero.reset();
-    for (auto& text : parts_->trackers->finish(hurried))
-      parts_->unsent.push_back(std::move(text));
-    if (auto cursor = std::exchange(parts_->cursor, nullptr))
-      std::ranges::copy(cursor->skipped(), std::back_inserter(parts_->unsent));
-  } catch (...) {
-    try {
-      parts_->unsent.push_back(
-        caught("the run's last files may be incomplete").message);
-      parts_->monitor->note(parts_->unsent.back());
-    } catch (...) { // No memory for the sentence.
-    }
-  }
-  // No part of the run writes to its folder any more.
-  parts_->store->release();
+expected<void> run_handle::when_closed(run_closed_actor who) {
+  if (!owner_.is_here())
+    return failure(ec::invalid_argument,
+                   "the run does not exist in this process, which was forked "
+                   "from the one that started it");
+  auto& store = *parts_->store;
+  return parts_->closing.tell(std::move(who),
+                              {store.description().id, store.path()},
+                              [parts = parts_.get()] { parts->await_end({}); });
 }
 
 run_control_actor run_handle::control() const {

@@ -57,6 +57,12 @@ public:
   /// `result::unsent` says what they have not sent.
   result wait(const std::function<bool()>& hurried = {}) noexcept;
 
+  /// From now on *who* gets `run_closed` once the run has ended and `wait`
+  /// would return at once: now, if that is so. Once for each call; the message
+  /// comes from a thread of the handle. An actor may let its handle go then, or
+  /// end with it. `ec::spawn`: there is no thread.
+  expected<void> when_closed(run_closed_actor who);
+
   /// The run for the caller's own actors: they ask, end and follow it. For
   /// those of other processes of this user, `publish` it.
   run_control_actor control() const;
@@ -70,9 +76,6 @@ private:
   friend class internal::run_access;
 
   explicit run_handle(std::unique_ptr<internal::run_parts> x);
-
-  /// Waits as `wait`, without the result.
-  void await_end(const std::function<bool()>& hurried) noexcept;
 
   std::unique_ptr<internal::run_parts> parts_;
   internal::owner_process owner_;

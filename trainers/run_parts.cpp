@@ -1,6 +1,8 @@
 #include "troupe/trainers/run_parts.hpp"
 
 #include <algorithm>
+#include <iterator>
+#include <utility>
 
 #include <caf/io/middleman.hpp>
 
@@ -461,6 +463,93 @@ expected<void> run_parts::open_endpoint(caf::actor_system& system) {
   if (publishes_ticket)
     TROUPE_TRY_VOID(publish_mpi_ticket(door->ticket_text()));
   return door->admit(*agents, agent_ticket);
+}
+
+void run_parts::await_end(const std::function<bool()>& hurried) noexcept {
+  constexpr auto tick = std::chrono::milliseconds{100};
+  monitor->wait();
+  std::unique_lock guard{waiting};
+  auto is_over = [this] { return state != rest::ending; };
+  while (!closed.wait_for(guard, tick, is_over))
+    if (hurried && hurried())
+      trackers->hurry();
+  if (state == rest::ended)
+    return;
+  state = rest::ending;
+  guard.unlock();
+  end_rest(hurried);
+  guard.lock();
+  state = rest::ended;
+  closed.notify_all();
+}
+
+void run_parts::end_rest(const std::function<bool()>& hurried) noexcept {
+  try {
+    launcher->drain();
+    rank_zero.reset();
+    for (auto& text : trackers->finish(hurried))
+      unsent.push_back(std::move(text));
+    if (auto last = std::exchange(cursor, nullptr))
+      std::ranges::copy(last->skipped(), std::back_inserter(unsent));
+  } catch (...) {
+    try {
+      unsent.push_back(
+        caught("the run's last files may be incomplete").message);
+      monitor->note(unsent.back());
+    } catch (...) { // No memory for the sentence.
+    }
+  }
+  // No part of the run writes to its folder any more.
+  store->release();
+}
+
+// -- closing_notice
+
+expected<void> closing_notice::tell(run_closed_actor who, run_closed message,
+                                    std::function<void()> await) {
+  std::unique_lock guard{shared_->mutex};
+  if (shared_->is_closed) {
+    guard.unlock();
+    send_anonymous(who, std::move(message));
+    return {};
+  }
+  shared_->waiting.push_back(std::move(who));
+  if (thread_.joinable())
+    return {};
+  auto started = start_thread(
+    [x = shared_, message = std::move(message), await = std::move(await)] {
+      await();
+      serve(*x, message);
+    });
+  if (!started) {
+    shared_->waiting.pop_back();
+    return tl::unexpected{std::move(started.error())};
+  }
+  thread_ = std::move(*started);
+  return {};
+}
+
+void closing_notice::serve(shared& x, const run_closed& message) noexcept {
+  std::vector<run_closed_actor> waiting;
+  {
+    std::lock_guard guard{x.mutex};
+    x.is_closed = true;
+    waiting.swap(x.waiting);
+  }
+  try {
+    for (auto& who : waiting)
+      send_anonymous(who, message);
+  } catch (...) { // No memory for the message: `wait` returns all the same.
+  }
+}
+
+void closing_notice::let_go() noexcept {
+  if (!thread_.joinable())
+    return;
+  if (thread_.get_id() == std::this_thread::get_id())
+    thread_.detach();
+  else
+    thread_.join();
 }
 
 expected<std::unique_ptr<run_parts>> make_run(run_request request,

@@ -1,11 +1,14 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "troupe/actors/protocol/interfaces.hpp"
@@ -45,11 +48,42 @@ struct run_surroundings {
   network_thread* network = nullptr;
 };
 
+/// Tells actors that a run is closed, from a thread that waits for it.
+class closing_notice {
+public:
+  closing_notice() = default;
+  closing_notice(const closing_notice&) = delete;
+  closing_notice& operator=(const closing_notice&) = delete;
+  ~closing_notice() { let_go(); }
+
+  /// Sends *message* to *who* once *await*, which the first call starts on a
+  /// thread, has returned.
+  expected<void> tell(run_closed_actor who, run_closed message,
+                      std::function<void()> await);
+
+  /// Waits for the thread, but not on itself: an actor whose last handle the
+  /// thread had may own the run. Then it ends without what *await* refers to.
+  void let_go() noexcept;
+
+private:
+  struct shared {
+    std::mutex mutex;
+    bool is_closed = false;
+    std::vector<run_closed_actor> waiting;
+  };
+
+  static void serve(shared& x, const run_closed& message) noexcept;
+
+  std::shared_ptr<shared> shared_ = std::make_shared<shared>();
+  std::thread thread_; ///< Guarded by the mutex until `let_go`.
+};
+
 /// All that lives as long as the run; the last member goes first.
 struct run_parts {
   // The agent, and with it the launcher, may live as long as the actor system;
   // the endpoint must not.
   ~run_parts() {
+    closing.let_go();
     control.connect({});
     if (door)
       door->end_connections(std::chrono::seconds{2});
@@ -58,6 +92,10 @@ struct run_parts {
     door.reset();
     endpoint->reset();
   }
+
+  /// Waits for the end, for the ranks' output and for trackers, and gives up
+  /// the run's folder; see `run_handle::wait`.
+  void await_end(const std::function<bool()>& hurried) noexcept;
 
   /// Makes the endpoint through which ranks that are processes reach their
   /// host's agent, and lets in the agents of other hosts.
@@ -82,7 +120,12 @@ struct run_parts {
     std::make_shared<retired_contexts>();
   std::shared_ptr<std::atomic<bool>> callbacks_left_behind =
     std::make_shared<std::atomic<bool>>(false);
-  std::mutex waiting; ///< Of those who call `wait`, while the run's rest ends.
+  /// Guards the next three.
+  std::mutex waiting;
+  std::condition_variable closed;
+  /// Whether a caller of `await_end` ends the run's rest, or has done so.
+  enum class rest : std::uint8_t { open, ending, ended };
+  rest state = rest::open;
   /// By trackers and to callbacks, once the run is over.
   std::vector<std::string> unsent;
   std::shared_ptr<callback_cursor> cursor; ///< Until the run is over.
@@ -94,6 +137,10 @@ struct run_parts {
   /// Where ranks' threads find the agent, which comes after their launcher.
   std::shared_ptr<host_agent_actor> agent_cell =
     std::make_shared<host_agent_actor>();
+  closing_notice closing;
+
+private:
+  void end_rest(const std::function<bool()>& hurried) noexcept;
 };
 
 /// Makes a run: its store, its trackers and its actors, which wait for

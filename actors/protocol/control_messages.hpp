@@ -1,11 +1,15 @@
 #pragma once
 
+#include <string>
+#include <utility>
+
 #include <caf/result.hpp>
 #include <caf/typed_actor.hpp>
 
 #include "troupe/actors/protocol/callback_messages.hpp"
 #include "troupe/actors/protocol/mailbox_messages.hpp"
 #include "troupe/runtime/each_field.hpp"
+#include "troupe/runtime/fs.hpp"
 #include "troupe/runtime/values/run_control.hpp"
 #include "troupe/runtime/values/run_status.hpp"
 
@@ -40,5 +44,27 @@ using run_control_actor = caf::typed_actor<
   // From now on the actor learns which ranks take messages; the answer says
   // which do now.
   caf::result<ranks_changed>(follow_ranks, rank_observer_actor)>;
+
+/// A run is closed: its trackers and logs are complete and its name is free.
+/// Sent after `after_run`, once for each `run_handle::when_closed`, however the
+/// run ended.
+struct run_closed {
+  std::string run_id; ///< `run_context::id`.
+  fs::path path;      ///< Folder of the run, for `result::from_path`.
+};
+
+template <class Inspector>
+bool inspect(Inspector& f, run_closed& x) {
+  auto path = [&x] { return x.path.string(); };
+  auto set_path = [&x](std::string text) {
+    x.path = std::move(text);
+    return true;
+  };
+  return f.object(x).fields(f.field("run_id", x.run_id),
+                            f.field("path", path, set_path));
+}
+
+/// An actor that learns when runs are closed.
+using run_closed_actor = caf::typed_actor<caf::result<void>(run_closed)>;
 
 } // namespace troupe

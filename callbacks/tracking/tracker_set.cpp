@@ -121,7 +121,7 @@ tracker_set::finish(const std::function<bool()>& hurried, wait_time time) {
   auto noted = false;
   auto given_up = [&] {
     auto waited = time.passed();
-    if (hurried && hurried())
+    if (is_hurried_ || (hurried && hurried()))
       return waited >= moment;
     if (waited >= silence && !std::exchange(noted, true))
       note_wait(waited, static_cast<bool>(hurried));

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -67,6 +68,9 @@ public:
   std::vector<std::string> finish(const std::function<bool()>& hurried = {},
                                   wait_time time = wait_time{});
 
+  /// As if *hurried* of `finish` were true. Any thread may call.
+  void hurry() noexcept { is_hurried_ = true; }
+
 private:
   explicit tracker_set(listeners to) : to_(std::move(to)) {}
 
@@ -77,6 +81,7 @@ private:
   void note_wait(wait_time::duration waited, bool may_be_hurried) const;
 
   listeners to_;
+  std::atomic<bool> is_hurried_{false};
   std::vector<std::string> left_out_; // a sentence per tracker
   std::mutex mutex_; // held by `finish` while it changes the list
   std::vector<std::unique_ptr<sink_thread>> threads_;

@@ -94,14 +94,13 @@ int main(int argc, char** argv) {
   service_config settings;
   caf::actor_system system{settings};
   auto predictions = system.spawn(predictor);
-  auto training =
-    system.spawn<caf::detached>(trainer,
-                                trainer_options{.storage = storage,
-                                                .shards = shards,
-                                                .workers = cfg.workers,
-                                                .gpu = cfg.gpu,
-                                                .epochs = cfg.epochs},
-                                predictions);
+  auto training = system.spawn(trainer,
+                               trainer_options{.storage = storage,
+                                               .shards = shards,
+                                               .workers = cfg.workers,
+                                               .gpu = cfg.gpu,
+                                               .epochs = cfg.epochs},
+                               predictions);
   auto samples =
     system.spawn<caf::detached>(ingest, shards, cfg.shard_size, training);
   auto service = system.spawn(front, samples, predictions);

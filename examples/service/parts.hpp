@@ -13,7 +13,7 @@
 // The actors that the service consists of:
 //
 //   clients -- add_samples --> INGEST -- shard_ready --> TRAINER: runs
-//                                                           |
+//                                           run_closed --^  |
 //   clients -- predict --> PREDICTOR <-- new_model -- LOADER <-- after_report
 
 // -- what they say to each other
@@ -26,14 +26,6 @@ struct shard_ready {
 template <class Inspector>
 bool inspect(Inspector& f, shard_ready& x) {
   return f.object(x).fields(f.field("path", x.path));
-}
-
-/// The ranks of the round are gone.
-struct round_ended {};
-
-template <class Inspector>
-bool inspect(Inspector& f, round_ended& x) {
-  return f.object(x).fields();
 }
 
 /// The service is to end.
@@ -61,8 +53,8 @@ using ingest_actor = caf::typed_actor<
 using trainer_actor = caf::typed_actor<
   // Begins a round, if none is under way.
   caf::result<void>(shard_ready),
-  // Begins the next round, if samples wait for one.
-  caf::result<void>(round_ended),
+  // The round is over: begins the next one, if samples wait for it.
+  caf::result<void>(troupe::run_closed),
   // Preempts the round under way, then ends the actor.
   caf::result<void>(end_training)>;
 
@@ -114,7 +106,7 @@ struct trainer_options {
 struct trainer_state {
   static inline constexpr auto name = "trainer";
 
-  void begin_round(caf::actor_system& system);
+  void begin_round(caf::actor_system& system, const trainer_actor& self);
   void end_round();
 
   trainer_options options;
@@ -122,13 +114,12 @@ struct trainer_state {
   std::deque<troupe::fs::path> shards; ///< The newest ones.
   bool has_news = false;               ///< Samples that no round has seen.
   std::uint64_t round = 0;
-  std::optional<troupe::run_handle> run;      ///< Of this round, until its end.
+  std::optional<troupe::run_handle> run; ///< Of this round, until it is closed.
   std::optional<troupe::checkpoint> newest;   ///< Where the next round begins.
   std::optional<troupe::fs::path> last_round; ///< The folder that has it.
   bool ends = false;
 };
 
-/// Spawn it detached: it waits for the files of a run that has ended.
 trainer_actor::behavior_type
 trainer(trainer_actor::stateful_pointer<trainer_state> self,
         trainer_options options, predictor_actor predictor);
@@ -144,11 +135,10 @@ struct loader_state {
 /// Spawn it detached: it reads files.
 troupe::run_observer_actor::behavior_type
 loader(troupe::run_observer_actor::stateful_pointer<loader_state> self,
-       predictor_actor predictor, trainer_actor trainer);
+       predictor_actor predictor);
 
 CAF_BEGIN_TYPE_ID_BLOCK(service_parts, caf::id_block::service_messages::end)
 CAF_ADD_TYPE_ID(service_parts, (shard_ready))
-CAF_ADD_TYPE_ID(service_parts, (round_ended))
 CAF_ADD_TYPE_ID(service_parts, (end_training))
 CAF_ADD_TYPE_ID(service_parts, (new_model))
 CAF_END_TYPE_ID_BLOCK(service_parts)

@@ -20,7 +20,7 @@ predictor(predictor_actor::stateful_pointer<predictor_state> self) {
 
 troupe::run_observer_actor::behavior_type
 loader(troupe::run_observer_actor::stateful_pointer<loader_state> self,
-       predictor_actor predictor, trainer_actor trainer) {
+       predictor_actor predictor) {
   return {
     [self](const troupe::before_run& x) {
       self->state.run_name = x.run.name;
@@ -52,10 +52,7 @@ loader(troupe::run_observer_actor::stateful_pointer<loader_state> self,
                     to_string(failure).c_str());
       return troupe::callback_done{};
     },
-    [self, trainer](const troupe::after_run&) {
-      self->send(trainer, round_ended{});
-      return troupe::callback_done{};
-    },
+    [](const troupe::after_run&) { return troupe::callback_done{}; },
     [](const troupe::group_ended&) { return troupe::callback_done{}; },
     [](const troupe::state_changed&) { return troupe::callback_done{}; },
   };

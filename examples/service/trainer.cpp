@@ -41,7 +41,8 @@ void find_earlier(trainer_state& x) {
 
 } // namespace
 
-void trainer_state::begin_round(caf::actor_system& system) {
+void trainer_state::begin_round(caf::actor_system& system,
+                                const trainer_actor& self) {
   for (; shards.size() > max_shards; shards.pop_front())
     troupe::fs::remove(shards.front());
   has_news = false;
@@ -57,15 +58,17 @@ void trainer_state::begin_round(caf::actor_system& system) {
             .checkpoint = {.num_to_keep = 1}}};
   how.run.callback_actors = {troupe::as_callback(loader, "loader")};
   auto started = start_round(system, config, how);
-  if (started)
+  auto told = started.and_then(
+    [&](troupe::run_handle& x) { return x.when_closed(self); });
+  if (told)
     run.emplace(std::move(*started));
   else
     std::printf("%s cannot start: %s\n", run_name(round).c_str(),
-                started.error().message.c_str());
+                told.error().message.c_str());
 }
 
 void trainer_state::end_round() {
-  auto outcome = run->wait();
+  auto outcome = run->wait(); // returns at once
   run.reset();
   std::printf("%s has %s after %llu attempts", run_name(round).c_str(),
               std::string{to_string(outcome.status)}.c_str(),
@@ -92,8 +95,7 @@ trainer(trainer_actor::stateful_pointer<trainer_state> self,
     self->send(predictor,
                new_model{std::make_shared<model>(*state.newest),
                          run_name(state.round) + '/' + state.newest->name()});
-  state.loader =
-    self->spawn<caf::detached>(loader, predictor, trainer_actor{self});
+  state.loader = self->spawn<caf::detached>(loader, predictor);
   auto leave = [self] {
     caf::anon_send_exit(self->state.loader, caf::exit_reason::user_shutdown);
     self->quit();
@@ -104,15 +106,15 @@ trainer(trainer_actor::stateful_pointer<trainer_state> self,
       state.shards.emplace_back(x.path);
       state.has_news = true;
       if (!state.run && !state.ends)
-        state.begin_round(self->system());
+        state.begin_round(self->system(), trainer_actor{self});
     },
-    [self, leave](round_ended) {
+    [self, leave](const troupe::run_closed&) {
       auto& state = self->state;
       state.end_round();
       if (state.ends)
         leave();
       else if (state.has_news)
-        state.begin_round(self->system());
+        state.begin_round(self->system(), trainer_actor{self});
     },
     [self, leave](end_training) {
       auto& state = self->state;

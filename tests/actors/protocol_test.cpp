@@ -248,6 +248,7 @@ void for_each_sample(F f) {
     6, {2, 1}, shared_bytes::copy_of(std::as_bytes(std::span{"two 4 B", 8}))});
   f(trial_ended{"/runs/s", one_trial});
   f(sweep_ended{{{one_trial}, "/runs/s", problem, true, score_order::max}});
+  f(run_closed{"ab", "/runs/r"});
 }
 
 template <class T>
@@ -304,6 +305,7 @@ std::string describe_protocol() {
   describe<rank_observer_actor>(*system, "rank_observer", text);
   describe<postbox_actor>(*system, "postbox", text);
   describe<sweep_observer_actor>(*system, "sweep_observer", text);
+  describe<run_closed_actor>(*system, "run_closed", text);
   text += "\n# Type ids, counted from the first of ours.\n";
   for (auto id = first_id; id < end_id; ++id)
     text +=

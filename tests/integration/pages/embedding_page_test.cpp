@@ -1,8 +1,12 @@
 // The code of docs/embedding.md, compiled and run.
 
+#include <cstdint>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include <caf/actor_system.hpp>
+#include <caf/scoped_actor.hpp>
 #include <gtest/gtest.h>
 #include <troupe/actors.hpp>
 
@@ -50,6 +54,57 @@ int main(int argc, char** argv) {
   return result.error ? 1 : 0;
 }
 
+struct current_run {
+  std::optional<troupe::run_handle> run;
+};
+
+std::string storage_of_rounds;
+std::vector<std::uint64_t> seen;
+
+auto next_round() {
+  return troupe::data_parallel_trainer{
+    train,
+    config{},
+    {.scaling = {.num_workers = 2},
+     .run = {.name = "round-" + std::to_string(seen.size()),
+             .storage_path = storage_of_rounds}}};
+}
+
+void use(const troupe::result& x) {
+  EXPECT_EQ(x.status, troupe::run_status_kind::finished);
+  seen.push_back(x.attempts);
+}
+
+troupe::run_closed_actor::behavior_type
+rounds(troupe::run_closed_actor::stateful_pointer<current_run> self, int left) {
+  auto begin = [self, left]() mutable {
+    auto& run = self->state.run;
+    run.reset(); // The last one is closed: this does not wait.
+    if (left-- == 0)
+      return self->quit();
+    auto started = next_round().start(self->system());
+    if (!started || !started->when_closed(self))
+      return self->quit(caf::exit_reason::unhandled_exception);
+    run.emplace(std::move(*started));
+  };
+  begin();
+  return {[begin](const troupe::run_closed& x) mutable {
+    use(*troupe::result::from_path(x.path));
+    begin();
+  }};
+}
+
+TEST(embedding_page_test, an_actor_runs_one_round_after_another) {
+  troupe::internal::test::temporary_folder storage;
+  storage_of_rounds = storage.path().string();
+  troupe::register_messages();
+  troupe::system_config settings;
+  caf::actor_system system{settings};
+  caf::scoped_actor self{system};
+  self->wait_for(system.spawn(rounds, 3));
+  EXPECT_EQ(seen, (std::vector<std::uint64_t>{1, 1, 1}));
+}
+
 TEST(embedding_page_test, the_service_runs_to_its_end) {
   using namespace troupe::internal::test;
   temporary_folder storage;
@@ -66,7 +121,7 @@ TEST(embedding_page_test, the_page_shows_this_code) {
   EXPECT_EQ(
     troupe::internal::test::compare_page_code(
       "docs/embedding.md", {"tests/integration/pages/embedding_page_test.cpp"}),
-    1u);
+    2u);
 }
 
 } // namespace embedding_page

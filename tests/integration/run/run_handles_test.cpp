@@ -1,5 +1,9 @@
 // Runs that a service starts in its own actor system.
 
+#include <algorithm>
+#include <future>
+#include <memory>
+#include <optional>
 #include <thread>
 
 #include <unistd.h>
@@ -40,6 +44,22 @@ protected:
     auto before = x.status().reports;
     while (x.status().reports < before + more)
       std::this_thread::yield();
+  }
+
+  /// An actor that keeps what it gets of *T*.
+  template <class T>
+  struct listener {
+    std::shared_ptr<std::promise<T>> heard =
+      std::make_shared<std::promise<T>>();
+
+    T wait() const { return heard->get_future().get(); }
+  };
+
+  run_closed_actor spawn(const listener<run_closed>& x) {
+    return system_.spawn(
+      [x](run_closed_actor::pointer) -> run_closed_actor::behavior_type {
+        return {[x](run_closed& y) { x.heard->set_value(std::move(y)); }};
+      });
   }
 
 private:
@@ -173,6 +193,114 @@ TEST_F(service_test, the_name_of_a_run_is_free_once_it_was_waited_for) {
     EXPECT_EQ(next.attempts, 2u);
     EXPECT_EQ(handle->status().state, run_state::aborted);
   }
+}
+
+TEST_F(service_test, an_actor_learns_that_a_run_is_closed) {
+  for (auto end : {run_status_kind::finished, run_status_kind::aborted}) {
+    auto settings = config(std::string{to_string(end)});
+    settings.trackers = {csv_tracker()};
+    auto handle =
+      start({.steps = 1'000'000'000, .checkpoint_by = -1}, settings);
+    ASSERT_TRUE(handle) << handle.error().message;
+    listener<run_closed> one, other, late;
+    ASSERT_TRUE(handle->when_closed(spawn(one)));
+    ASSERT_TRUE(handle->when_closed(spawn(other)));
+    await_reports(*handle, 3);
+    if (end == run_status_kind::finished)
+      handle->finish("it has seen enough");
+    else
+      handle->abort();
+    auto closed = one.wait();
+    EXPECT_EQ(closed.path, storage_ / *settings.name);
+    EXPECT_EQ(other.wait().run_id, closed.run_id);
+    // Trackers are complete, and the name is free.
+    auto outcome = result::from_path(closed.path).value();
+    EXPECT_EQ(outcome.status, end);
+    auto rows = bytes_of(closed.path / "metrics.csv");
+    EXPECT_EQ(static_cast<std::size_t>(std::ranges::count(rows, '\n')),
+              outcome.metrics_history()->size() + 1);
+    if (end == run_status_kind::finished)
+      EXPECT_EQ(outcome.stop_reason, "it has seen enough");
+    if (end == run_status_kind::aborted)
+      EXPECT_EQ(run({.steps = 1}, {.scaling = {.num_workers = 2},
+                                   .run = config(*settings.name)})
+                  .status,
+                run_status_kind::finished);
+    // The handle still tells.
+    EXPECT_EQ(handle->wait().status, end);
+    ASSERT_TRUE(handle->when_closed(spawn(late)));
+    EXPECT_EQ(late.wait().run_id, closed.run_id);
+  }
+}
+
+/// Owns a run as long as it exists itself, and ends at once.
+class run_owner : public run_closed_actor::base {
+public:
+  run_owner(caf::actor_config& settings, run_handle run,
+            std::shared_ptr<std::promise<void>> gone)
+    : run_closed_actor::base(settings), run_(std::move(run)),
+      gone_(std::move(gone)) {}
+
+  ~run_owner() override {
+    run_.reset();
+    gone_->set_value();
+  }
+
+  run_closed_actor::behavior_type make_behavior() override {
+    EXPECT_TRUE(run_->when_closed(run_closed_actor{this}));
+    quit();
+    return {[](const run_closed&) {}};
+  }
+
+private:
+  std::optional<run_handle> run_;
+  std::shared_ptr<std::promise<void>> gone_;
+};
+
+// The thread that sends the message has the last handle of the actor that owns
+// the run: it must not wait for itself.
+TEST_F(service_test, a_run_goes_with_an_actor_that_only_its_message_holds) {
+  auto handle = start({.steps = 20}, config());
+  ASSERT_TRUE(handle) << handle.error().message;
+  auto gone = std::make_shared<std::promise<void>>();
+  (void) system_.spawn<run_owner>(std::move(*handle), gone);
+  gone->get_future().get();
+  EXPECT_EQ(result::from_path(run_path())->status, run_status_kind::finished);
+}
+
+TEST_F(service_test, an_actor_may_let_a_run_go_when_it_is_closed) {
+  struct owner_state {
+    std::optional<run_handle> run;
+  };
+  auto handle = start({.steps = 20}, config());
+  ASSERT_TRUE(handle) << handle.error().message;
+  listener<run_status_kind> seen;
+  system_.spawn([&](run_closed_actor::stateful_pointer<owner_state> self)
+                  -> run_closed_actor::behavior_type {
+    auto& run = state_of(self).run;
+    run.emplace(std::move(*handle));
+    EXPECT_TRUE(run->when_closed(run_closed_actor{self}));
+    return {[self, &run, seen](const run_closed&) {
+      auto outcome = run->wait().status;
+      run.reset();
+      self->quit();
+      seen.heard->set_value(outcome);
+    }};
+  });
+  EXPECT_EQ(seen.wait(), run_status_kind::finished);
+}
+
+// The handle is gone before the run has ended.
+TEST_F(service_test, a_handle_that_goes_tells_that_its_run_is_closed) {
+  listener<run_closed> who;
+  {
+    auto handle = start_endless();
+    ASSERT_TRUE(handle) << handle.error().message;
+    await_reports(*handle, 3);
+    ASSERT_TRUE(handle->when_closed(spawn(who)));
+  }
+  EXPECT_EQ(result::from_path(who.wait().path)->status,
+            run_status_kind::aborted);
 }
 
 TEST_F(service_test, two_runs_at_once_in_one_process_do_not_meet) {

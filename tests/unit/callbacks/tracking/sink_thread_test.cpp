@@ -9,6 +9,7 @@
 #include <latch>
 #include <semaphore>
 #include <stdexcept>
+#include <thread>
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -182,6 +183,18 @@ TEST_F(sink_thread_test, gives_up_trackers_when_hurried) {
   auto unsent = trackers->finish([&] { return ++asked > 2; });
   ASSERT_EQ(unsent.size(), 1u);
   EXPECT_THAT(unsent[0], HasSubstr("2 records are unsent"));
+}
+
+TEST_F(sink_thread_test, another_thread_may_hurry_trackers) {
+  target->answer = [](auto) {
+    return sink_fails(sink_failure::kind::transient,
+                      {ec::storage, "connection refused"});
+  };
+  auto trackers = start({.finish_timeout = std::chrono::hours{1}}).value();
+  report(0);
+  std::jthread other{[&] { trackers->hurry(); }};
+  EXPECT_THAT(trackers->finish(),
+              testing::ElementsAre(HasSubstr("2 records are unsent")));
 }
 
 TEST_F(sink_thread_test, has_a_moment_for_its_records_even_when_hurried) {

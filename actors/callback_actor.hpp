@@ -13,35 +13,50 @@
 
 namespace troupe {
 
-/// A user's own actor as a callback of runs: an entry of
-/// `run_config::callback_actors`.
-class callback_actor {
-public:
+class callback_actor;
+
+namespace internal {
+
+/// How a run comes to the actor that a `callback_actor` stands for.
+struct callback_actors {
   /// The actor, as a run calls it.
   struct callee {
     user_callback_actor actor;
     bool observes = false; ///< It is a `run_observer_actor`.
   };
 
+  /// Returns the actor for a run in the given system.
   using finder = std::function<expected<callee>(caf::actor_system&)>;
 
-  callback_actor(std::string name, finder find, caf::actor_system* home)
-    : name_(std::move(name)), find_(std::move(find)), home_(home) {}
+  static std::shared_ptr<const callback_actor>
+  make(std::string name, finder find, caf::actor_system* home);
 
+  /// The actor of *x* for a run in *system*. May wait for a connection.
+  static expected<callee> find(const callback_actor& x,
+                               caf::actor_system& system);
+
+  /// The only actor system whose runs can use *x*; nullptr: any.
+  static caf::actor_system* home(const callback_actor& x) noexcept;
+};
+
+} // namespace internal
+
+/// A user's own actor as a callback of runs: an entry of
+/// `run_config::callback_actors`.
+class callback_actor {
+public:
   /// Its name in errors and `run_status::callbacks`.
   const std::string& name() const noexcept { return name_; }
 
-  /// The actor, for a run in *system*. May wait for a connection.
-  expected<callee> find(caf::actor_system& system) const {
-    return find_(system);
-  }
-
-  /// The only actor system whose runs can use it; nullptr: any.
-  caf::actor_system* home() const noexcept { return home_; }
-
 private:
+  friend struct internal::callback_actors;
+
+  callback_actor(std::string name, internal::callback_actors::finder find,
+                 caf::actor_system* home)
+    : name_(std::move(name)), find_(std::move(find)), home_(home) {}
+
   std::string name_;
-  finder find_;
+  internal::callback_actors::finder find_;
   caf::actor_system* home_;
 };
 

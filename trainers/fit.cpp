@@ -191,7 +191,7 @@ result watch(run_handle& run, console_progress& console, run_signals& signals) {
 caf::actor_system*
 home_of(const std::vector<std::shared_ptr<const callback_actor>>& actors) {
   for (auto& actor : actors)
-    if (auto home = actor->home())
+    if (auto home = callback_actors::home(*actor))
       return home;
   return nullptr;
 }

@@ -85,7 +85,7 @@ expected<std::vector<named_callback_actor>>
 find_actors(const run_config& config, caf::actor_system& system) {
   std::vector<named_callback_actor> result;
   for (auto& x : config.callback_actors) {
-    auto found = x->find(system);
+    auto found = callback_actors::find(*x, system);
     if (!found)
       return failure(found.error().code,
                      concat("callback actor ", result.size() + 1, " (",
@@ -330,7 +330,7 @@ std::unique_ptr<run_parts> run_starter::spawn() {
       trackers->abandon();
     send_anonymous(driver, storage_lost{reason});
   });
-  x.control.connect([driver = x.driver](run_order order) {
+  order_receiver::connect(x.control, [driver = x.driver](run_order order) {
     std::visit([&](auto& what) { send_anonymous(driver, std::move(what)); },
                order.what);
   });

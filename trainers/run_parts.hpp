@@ -84,7 +84,7 @@ struct run_parts {
   // the endpoint must not.
   ~run_parts() {
     closing.let_go();
-    control.connect({});
+    order_receiver::connect(control, {});
     if (door)
       door->end_connections(std::chrono::seconds{2});
     if (launches)

@@ -110,8 +110,8 @@ std::vector<reported_checkpoint> train_context::all_reported_checkpoints() {
 staged_checkpoint train_context::new_checkpoint() {
   link_for("new_checkpoint()");
   call_before_report();
-  return value_or_leave(staged_checkpoint::create(
-    facts_.run_path, facts_.attempt, facts_.rank, facts_.run_inode));
+  return value_or_leave(staging::create(facts_.run_path, facts_.attempt,
+                                        facts_.rank, facts_.run_inode));
 }
 
 void train_context::report(const metrics& values,
@@ -170,16 +170,17 @@ void train_context::send(const metrics& values,
                      ? check_default(link, path)
                      : check_name(link, name, options.barrier));
     mine = troupe::checkpoint::from_directory(path);
-    x.part = value_or_leave(files->seal(next_report_, std::move(name)));
+    x.part =
+      value_or_leave(staging::seal(*files, next_report_, std::move(name)));
   }
   ++next_report_;
   if (is_unread_)
     warn_of_unread_checkpoint(link);
   // Until the commit a source may be the only file that stays.
-  auto wait = options.barrier || (files && files->has_sources());
+  auto wait = options.barrier || (files && staging::has_sources(*files));
   value_or_leave(link.report(std::move(x), wait));
   if (files)
-    files->remove_sources();
+    staging::remove_sources(*files);
   if (mine)
     checkpoint_ = mine;
   if (on_report_)

@@ -159,26 +159,6 @@ seal_files(const std::vector<std::string>& paths, const held_folder& folder) {
 
 } // namespace
 
-expected<staged_checkpoint> staged_checkpoint::create(const fs::path& run_path,
-                                                      std::uint64_t attempt,
-                                                      int rank,
-                                                      std::uint64_t run_inode) {
-  static std::atomic<std::uint64_t> serial = 0;
-  // If the run's folder is gone, it is not created: nothing would keep the
-  // files.
-  TROUPE_TRY(auto run, held_folder::open(run_path, run_inode));
-  TROUPE_TRY(auto checkpoints, run.existing(run_layout::checkpoints));
-  for (;;) {
-    auto name = working_folder(attempt, rank, serial++);
-    auto path = checkpoints.path() / name;
-    if (::mkdirat(checkpoints.descriptor().get(), name.c_str(), 0700) == 0)
-      return staged_checkpoint{std::move(checkpoints), attempt, rank,
-                               std::move(path)};
-    if (errno != EEXIST) // Leftovers of a start of the same attempt stay.
-      return tl::unexpected{storage_error("make folder", path, errno)};
-  }
-}
-
 staged_checkpoint::staged_checkpoint(staged_checkpoint&& other) noexcept
   : owner_(other.owner_), checkpoints_(std::move(other.checkpoints_)),
     attempt_(other.attempt_), rank_(other.rank_), path_(std::move(other.path_)),
@@ -213,46 +193,10 @@ expected<void> staged_checkpoint::add_directory(const fs::path& source,
   });
 }
 
-expected<checkpoint_part> staged_checkpoint::seal(std::uint64_t index,
-                                                  std::string name) {
-  if (path_.empty())
-    return failure(ec::invalid_argument,
-                   "this checkpoint was reported already, or moved to another "
-                   "object: take a new one (new_checkpoint) for each report");
-  if (!owner_.is_here())
-    return failure(ec::invalid_argument,
-                   "the checkpoint in " + path_.string()
-                     + " belongs to the process that forked this one");
-  TROUPE_TRY(auto there, checkpoints_.is_at_its_path());
-  if (!there)
-    return tl::unexpected{gone_error(
-      "the run's folder", checkpoints_.path(),
-      "removed, renamed or replaced while a checkpoint was written")};
-  TROUPE_TRY(auto files, folder());
-  std::vector<std::string> paths;
-  TROUPE_TRY_VOID(list_files(files, "", paths));
-  std::ranges::sort(paths);
-  if (paths.empty())
-    return failure(ec::invalid_argument,
-                   "the checkpoint in " + path_.string() + " has no files");
-  if (std::ranges::binary_search(paths, manifest_file_name))
-    return failure(ec::invalid_argument,
-                   (path_ / manifest_file_name).string()
-                     + " has the name of the run's own manifest");
-  checkpoint_part result{std::move(name), {}, 0};
-  TROUPE_TRY(result.files, seal_files(paths, files));
-  TROUPE_TRY(auto staging, hand_over(staging_folder(attempt_, index)));
-  if (!is_long_list(result.files))
-    return result;
-  result.listed = result.files.size();
-  return write_file_list(staging, rank_list_file(rank_),
-                         std::exchange(result.files, {}))
-    .map([&] { return std::move(result); });
-}
-
 // Renames the folder to where the commit looks for this rank's files.
-expected<held_folder> staged_checkpoint::hand_over(const std::string& staging) {
-  TROUPE_TRY(auto above, checkpoints_.make_folder(staging));
+expected<held_folder>
+staged_checkpoint::hand_over(const std::string& folder_name) {
+  TROUPE_TRY(auto above, checkpoints_.make_folder(folder_name));
   // Left by a failed start of the same attempt.
   auto to = rank_folder(rank_);
   TROUPE_TRY_VOID(above.remove_file(rank_list_file(rank_)));
@@ -263,11 +207,75 @@ expected<held_folder> staged_checkpoint::hand_over(const std::string& staging) {
   return above;
 }
 
-void staged_checkpoint::remove_sources() noexcept {
-  boost::system::error_code code;
-  for (auto& path : sources_)
-    fs::remove(path, code);
-  sources_.clear();
+namespace internal {
+
+expected<staged_checkpoint> staging::create(const fs::path& run_path,
+                                            std::uint64_t attempt, int rank,
+                                            std::uint64_t run_inode) {
+  static std::atomic<std::uint64_t> serial = 0;
+  // If the run's folder is gone, it is not created: nothing would keep the
+  // files.
+  TROUPE_TRY(auto run, held_folder::open(run_path, run_inode));
+  TROUPE_TRY(auto checkpoints, run.existing(run_layout::checkpoints));
+  for (;;) {
+    auto name = working_folder(attempt, rank, serial++);
+    auto path = checkpoints.path() / name;
+    if (::mkdirat(checkpoints.descriptor().get(), name.c_str(), 0700) == 0)
+      return staged_checkpoint{std::move(checkpoints), attempt, rank,
+                               std::move(path)};
+    if (errno != EEXIST) // Leftovers of a start of the same attempt stay.
+      return tl::unexpected{storage_error("make folder", path, errno)};
+  }
 }
+
+expected<checkpoint_part> staging::seal(staged_checkpoint& x,
+                                        std::uint64_t index, std::string name) {
+  if (x.path_.empty())
+    return failure(ec::invalid_argument,
+                   "this checkpoint was reported already, or moved to another "
+                   "object: take a new one (new_checkpoint) for each report");
+  if (!x.owner_.is_here())
+    return failure(ec::invalid_argument,
+                   "the checkpoint in " + x.path_.string()
+                     + " belongs to the process that forked this one");
+  TROUPE_TRY(auto there, x.checkpoints_.is_at_its_path());
+  if (!there)
+    return tl::unexpected{gone_error(
+      "the run's folder", x.checkpoints_.path(),
+      "removed, renamed or replaced while a checkpoint was written")};
+  TROUPE_TRY(auto files, x.folder());
+  std::vector<std::string> paths;
+  TROUPE_TRY_VOID(list_files(files, "", paths));
+  std::ranges::sort(paths);
+  if (paths.empty())
+    return failure(ec::invalid_argument,
+                   "the checkpoint in " + x.path_.string() + " has no files");
+  if (std::ranges::binary_search(paths, manifest_file_name))
+    return failure(ec::invalid_argument,
+                   (x.path_ / manifest_file_name).string()
+                     + " has the name of the run's own manifest");
+  checkpoint_part result{std::move(name), {}, 0};
+  TROUPE_TRY(result.files, seal_files(paths, files));
+  TROUPE_TRY(auto above, x.hand_over(staging_folder(x.attempt_, index)));
+  if (!is_long_list(result.files))
+    return result;
+  result.listed = result.files.size();
+  return write_file_list(above, rank_list_file(x.rank_),
+                         std::exchange(result.files, {}))
+    .map([&] { return std::move(result); });
+}
+
+bool staging::has_sources(const staged_checkpoint& x) noexcept {
+  return !x.sources_.empty();
+}
+
+void staging::remove_sources(staged_checkpoint& x) noexcept {
+  boost::system::error_code code;
+  for (auto& path : x.sources_)
+    fs::remove(path, code);
+  x.sources_.clear();
+}
+
+} // namespace internal
 
 } // namespace troupe

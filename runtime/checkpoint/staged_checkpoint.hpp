@@ -12,6 +12,8 @@
 
 namespace troupe {
 
+class staged_checkpoint;
+
 namespace internal {
 
 /// Folder in `checkpoints/` where a rank of *attempt* writes files that it has
@@ -45,6 +47,33 @@ expected<std::vector<file_entry>> read_file_list(const held_folder& folder,
                                                  const std::string& name,
                                                  std::uint64_t count);
 
+/// What a rank does with a `staged_checkpoint` besides writing its files.
+struct staging {
+  /// Makes a folder in `<run>/checkpoints/` that no other rank, attempt or
+  /// object uses. `checkpoints/` is held from then on: even if it is renamed,
+  /// Troupe creates, renames and removes nothing in another folder. *run_inode*
+  /// (0: any) must be that of the run's folder.
+  static expected<staged_checkpoint> create(const fs::path& run_path,
+                                            std::uint64_t attempt, int rank,
+                                            std::uint64_t run_inode = 0);
+
+  /// Checksums and fsyncs every file below the path of *x* and takes its
+  /// ownership: from now on the files are the rank's part of the checkpoint
+  /// *name* of report *index*, and the commit owns them (and makes the folders
+  /// it moves them to durable). An empty checkpoint is an error; empty folders
+  /// are not kept. `ec::storage` if the run's folder was renamed or replaced:
+  /// what was written by path may lie elsewhere.
+  static expected<checkpoint_part> seal(staged_checkpoint& x,
+                                        std::uint64_t index, std::string name);
+
+  /// Whether *x* has files to remove once the report is stored.
+  static bool has_sources(const staged_checkpoint& x) noexcept;
+
+  /// The report is stored: removes what `add_directory` was to move into *x*,
+  /// as far as that is possible.
+  static void remove_sources(staged_checkpoint& x) noexcept;
+};
+
 } // namespace internal
 
 /// A checkpoint that a rank is writing: a folder on the run's storage, so that
@@ -55,14 +84,6 @@ expected<std::vector<file_entry>> read_file_list(const held_folder& folder,
 /// a process that the loop forks it removes nothing and cannot be reported.
 class staged_checkpoint {
 public:
-  /// Makes a folder in `<run>/checkpoints/` that no other rank, attempt or
-  /// object uses. `checkpoints/` is held from then on: even if it is renamed,
-  /// Troupe creates, renames and removes nothing in another folder. *run_inode*
-  /// (0: any) must be that of the run's folder.
-  static expected<staged_checkpoint> create(const fs::path& run_path,
-                                            std::uint64_t attempt, int rank,
-                                            std::uint64_t run_inode = 0);
-
   staged_checkpoint(staged_checkpoint&& other) noexcept;
   staged_checkpoint& operator=(staged_checkpoint&& other) noexcept;
   ~staged_checkpoint();
@@ -82,22 +103,9 @@ public:
   /// stored; a refused report removes nothing.
   expected<void> add_directory(const fs::path& source, bool move);
 
-  /// Checksums and fsyncs every file below `path()` and gives up ownership:
-  /// from now on the files are this rank's part of the checkpoint *name* of
-  /// report *index*, and the commit owns them (and makes the folders it moves
-  /// them to durable). An empty checkpoint is an error; empty folders are not
-  /// kept. `ec::storage` if the run's folder was renamed or replaced: what was
-  /// written by path may lie elsewhere.
-  expected<checkpoint_part> seal(std::uint64_t index, std::string name);
-
-  /// Whether there are files to remove once the report is stored.
-  bool has_sources() const noexcept { return !sources_.empty(); }
-
-  /// The report is stored: removes what `add_directory` was to move, as far as
-  /// that is possible.
-  void remove_sources() noexcept;
-
 private:
+  friend struct internal::staging;
+
   staged_checkpoint(internal::held_folder checkpoints, std::uint64_t attempt,
                     int rank, fs::path path)
     : checkpoints_(std::move(checkpoints)), attempt_(attempt), rank_(rank),
@@ -107,7 +115,7 @@ private:
   expected<internal::held_folder> folder() const {
     return checkpoints_.existing(path_.filename());
   }
-  expected<internal::held_folder> hand_over(const std::string& staging);
+  expected<internal::held_folder> hand_over(const std::string& folder_name);
 
   internal::owner_process owner_;
   internal::held_folder checkpoints_;

@@ -31,13 +31,6 @@ void run_control::resize_callback_queue(std::uint64_t places) const {
   give({troupe::resize_callback_queue{places}});
 }
 
-void run_control::connect(receiver f) const {
-  if (!shared_)
-    return;
-  std::lock_guard guard{shared_->mutex};
-  shared_->to = std::move(f);
-}
-
 void run_control::give(run_order x) const {
   if (!shared_)
     return;
@@ -45,5 +38,16 @@ void run_control::give(run_order x) const {
   if (shared_->to)
     shared_->to(std::move(x));
 }
+
+namespace internal {
+
+void order_receiver::connect(const run_control& x, run_control::receiver f) {
+  if (!x.shared_)
+    return;
+  std::lock_guard guard{x.shared_->mutex};
+  x.shared_->to = std::move(f);
+}
+
+} // namespace internal
 
 } // namespace troupe

@@ -54,6 +54,12 @@ struct run_order {
 
 TROUPE_INSPECT(run_order, what)
 
+namespace internal {
+
+struct order_receiver;
+
+} // namespace internal
+
 /// Lets callbacks act on their run. Copies belong to the same run, and may be
 /// kept and used by any thread: orders to a run that is over change nothing. No
 /// call waits.
@@ -82,19 +88,28 @@ public:
   /// Changes how many events may wait for callbacks before `report()` waits.
   void resize_callback_queue(std::uint64_t places) const;
 
-  /// From now on orders get to *f*; empty: to no one. When this returns, no
-  /// call of the last one is under way.
-  void connect(receiver f) const;
-
   /// Whether both belong to one run.
   bool operator==(const run_control&) const = default;
 
 private:
+  friend struct internal::order_receiver;
+
   struct shared;
 
   void give(run_order x) const;
 
   std::shared_ptr<shared> shared_;
 };
+
+namespace internal {
+
+/// Who gets the orders of a `run_control`.
+struct order_receiver {
+  /// From now on those of *x* get to *f*; empty: to no one. When this returns,
+  /// no call of the last one is under way.
+  static void connect(const run_control& x, run_control::receiver f);
+};
+
+} // namespace internal
 
 } // namespace troupe

@@ -78,7 +78,7 @@ protected:
         callback_chain,
         callback_chain_args{callbacks, actors, config.callback_errors});
     driver = system.spawn(troupe::internal::driver, std::move(args));
-    control.connect([this](run_order x) {
+    order_receiver::connect(control, [this](run_order x) {
       std::visit([&](auto& what) { send_anonymous(driver, what); }, x.what);
     });
     system.settle();

@@ -32,14 +32,14 @@ using file_texts = std::map<std::string, std::string>;
 inline expected<checkpoint_part>
 stage(const fs::path& run_path, std::uint64_t attempt, std::uint64_t index,
       int rank, const std::string& name, const file_texts& files) {
-  auto staged = staged_checkpoint::create(run_path, attempt, rank);
+  auto staged = staging::create(run_path, attempt, rank);
   if (!staged)
     return tl::unexpected{staged.error()};
   for (auto& [path, text] : files) {
     fs::create_directories((staged->path() / path).parent_path());
     write_bytes(staged->path() / path, text);
   }
-  return staged->seal(index, name);
+  return staging::seal(*staged, index, name);
 }
 
 /// Report *index* of as many ranks as *ranks* has elements, each with files.

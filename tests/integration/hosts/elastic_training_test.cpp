@@ -136,7 +136,7 @@ void train_elastic(train_context& context, const elastic_training_plan& plan) {
       model.zero_grad();
       loss_of(model.forward(input), has_sample).backward();
       optimizer.step();
-      model.data_parallel().check_replicas();
+      model.check_replicas();
       ++steps;
       done += world;
       context.report(values, state);

@@ -48,7 +48,7 @@ TEST_P(broken_backwards, what_a_failed_backward_left_is_not_reported) {
     EXPECT_THROW(loss.backward(), std::runtime_error);
     for (auto rebuilds : {false, true}) {
       if (rebuilds)
-        model.data_parallel().rebuild(self.group(1), false);
+        model_access::ddp(model).rebuild(self.group(1), false);
       for (auto& message : {refusal([&] { run.report(); }),
                             refusal([&] { model.forward(self.share(x)); })})
         check(message.find("backward failed") != std::string::npos, message);
@@ -83,7 +83,7 @@ TEST_P(broken_backwards, what_a_failed_reduction_left_is_not_reported) {
         else
           backward();
         if (rebuilds)
-          model.data_parallel().rebuild(self.group(1), false);
+          model_access::ddp(model).rebuild(self.group(1), false);
         if (fails)
           for (auto& message :
                {refusal([&] { run.report(); }), refusal(backward)})
@@ -121,7 +121,7 @@ TEST_P(broken_backwards, a_failed_backward_is_over_with_its_gradients) {
         auto message = refusal(backward);
         check(message.find("call `rebuild`") != std::string::npos, message);
       }
-      model.data_parallel().rebuild(self.group(1), false);
+      model_access::ddp(model).rebuild(self.group(1), false);
       if (!of_model)
         optimizer.zero_grad();
       {
@@ -278,7 +278,7 @@ TEST_P(broken_backwards, a_step_with_what_a_backward_left_is_not_reported) {
                              : "after a backward that failed or was refused")
                 != std::string::npos,
               message);
-        it.model.data_parallel().rebuild(self.group(1), true);
+        model_access::ddp(it.model).rebuild(self.group(1), true);
         it.train();
         check_equal_on_ranks(self, it.model.parameters());
       });
@@ -302,11 +302,11 @@ TEST_P(broken_backwards, weights_loaded_before_gradients_are_cleared) {
     check(message.find("before weights are loaded") != std::string::npos
             && message.find("check_replicas()") != std::string::npos,
           message);
-    it.model.data_parallel().check_replicas();
+    it.model.check_replicas();
     it.run.report();
     it.break_backward();
     load();
-    it.model.data_parallel().rebuild(self.group(1), true);
+    model_access::ddp(it.model).rebuild(self.group(1), true);
     it.optimizer.zero_grad();
     it.run.report();
     it.train();

@@ -199,12 +199,12 @@ TEST_P(changes_around_a_join, state_that_differs_is_refused_after_a_rebuild) {
     step(0);
     if (self.rank == 0)
       it.optimizer.step(); // alone
-    it.model.data_parallel().rebuild(self.group(1), true);
+    model_access::ddp(it.model).rebuild(self.group(1), true);
     step(1);
     for (auto& message : {refusal([&] { step(2); }), refusal([&] { step(2); }),
                           refusal([&] { it.run.report(); })})
       check(names_the_remedy(message), message);
-    it.model.data_parallel().rebuild(self.group(), true);
+    model_access::ddp(it.model).rebuild(self.group(), true);
     it.run.report();
   });
 }
@@ -221,7 +221,7 @@ TEST_P(changes_around_a_join, a_backward_that_failed_here_is_compared_by_all) {
   on_ranks([](rank_of_test& self) {
     subject<mlp> it{self};
     step_plainly(it, 0);
-    it.model.data_parallel().rebuild(self.group(1), true);
+    model_access::ddp(it.model).rebuild(self.group(1), true);
     if (self.rank + 1 < self.size) {
       step_plainly(it, 1);
     } else {
@@ -281,7 +281,7 @@ TEST_P(changes_around_a_join, who_joins_a_rebuild_compares_when_others_do) {
     };
     step(it.model, it.optimizer, 0);
     if (self.rank == 0) {
-      it.model.data_parallel().rebuild(self.group(1), true);
+      model_access::ddp(it.model).rebuild(self.group(1), true);
       step(it.model, it.optimizer, 1);
       auto message = refusal([&] { step(it.model, it.optimizer, 2); });
       check(names_the_remedy(message), message);
@@ -324,13 +324,13 @@ TEST_P(changes_around_a_join, optimizers_are_not_blamed_for_other_differences) {
   on_ranks([](rank_of_test& self) {
     subject<mlp> it{self};
     step_plainly(it, 0);
-    it.model.data_parallel().rebuild(self.group(1), true);
+    model_access::ddp(it.model).rebuild(self.group(1), true);
     step_plainly(it, 1);
     {
       at::NoGradGuard no_grad;
       it.model->first->weight.add_(self.rank);
     }
-    auto message = refusal([&] { it.model.data_parallel().check_replicas(); });
+    auto message = refusal([&] { it.model.check_replicas(); });
     check(!names_the_remedy(message), message);
     it.run.report(); // nor noted
   });
@@ -356,7 +356,7 @@ TEST_P(changes_around_a_join, a_healthy_epoch_after_it_compares_weights_once) {
       it.model->first->weight.add_(self.rank);
     }
     step(2); // would find that if it compared
-    refusal([&] { it.model.data_parallel().check_replicas(); });
+    refusal([&] { it.model.check_replicas(); });
   });
 }
 

@@ -58,7 +58,7 @@ TEST_P(gradients_kept_on_a_rank, are_averaged_if_the_trained_layers_change) {
           };
           auto change = [&] {
             if (how == change::rebuilds)
-              model.data_parallel().rebuild(self.group(1), false);
+              model_access::ddp(model).rebuild(self.group(1), false);
             else
               set_trainable(third, how == change::unfreezes);
           };
@@ -144,7 +144,7 @@ TEST_P(gradients_kept_on_a_rank, are_known_after_weights_were_compared) {
   on_ranks([](rank_of_test& self) {
     subject<mlp> it{self};
     it.backward_alone();
-    it.model.data_parallel().check_replicas();
+    it.model.check_replicas();
     it.run.report();
     it.optimizer.step();
     refusal([&] { it.run.report(); });
@@ -259,7 +259,7 @@ TEST_P(gradients_kept_on_a_rank, weights_that_ranks_change_alike_are_fine) {
       self.group()->allreduce(sum)->wait();
       sum[0].div_(self.size);
     }
-    it.model.data_parallel().check_replicas();
+    it.model.check_replicas();
     it.run.report();
     check_equal_on_ranks(self, it.model.parameters());
   });
@@ -322,7 +322,7 @@ TEST_P(gradients_kept_on_a_rank, allow_weights_to_become_of_another_type) {
             message);
       it.model.zero_grad();
       refusal([&] { it.run.report(); });
-      it.model.data_parallel().rebuild(self.group(1), true);
+      model_access::ddp(it.model).rebuild(self.group(1), true);
       it.run.report();
       it.backward();
       check_equal_on_ranks(self, gradients(it.model.module()));

@@ -178,11 +178,10 @@ TEST_P(changing_layers, a_reducer_that_cannot_be_made_ends_the_group) {
       EXPECT_THROW(backward(), std::runtime_error);
     else
       refusal(backward);
-    for (auto& message :
-         {refusal(backward), refusal([&] { run.report(); }),
-          refusal([&] { model.data_parallel().check_replicas(); })})
+    for (auto& message : {refusal(backward), refusal([&] { run.report(); }),
+                          refusal([&] { model.check_replicas(); })})
       check(message.find("was dropped") != std::string::npos, message);
-    model.data_parallel().rebuild(self.group(1), false);
+    model_access::ddp(model).rebuild(self.group(1), false);
     model.zero_grad();
     backward();
     run.report();

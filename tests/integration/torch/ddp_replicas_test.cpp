@@ -86,9 +86,9 @@ TEST_P(replicas, replicas_that_differ_are_reported_on_every_rank) {
       x.view({-1})[3].add_(last ? 1e-6 : 0.0);
     };
     add(model->first->bias);
-    model.data_parallel().check_replicas();
+    model.check_replicas();
     add(model->second->weight);
-    auto message = refusal([&] { model.data_parallel().check_replicas(); });
+    auto message = refusal([&] { model.check_replicas(); });
     check(message.find("parameter second.weight of rank "
                        + std::to_string(self.size - 1) + " differs")
             != std::string::npos,
@@ -163,7 +163,7 @@ TEST_P(replicas, lbfgs_takes_equal_steps_with_the_mean_of_losses) {
     auto first = mean_loss().item<double>();
     for (int step = 0; step < 3; ++step)
       optimizer.step(mean_loss);
-    model.data_parallel().check_replicas();
+    model.check_replicas();
     auto last = mean_loss().item<double>();
     check(last < first,
           "loss " + std::to_string(first) + " to " + std::to_string(last));

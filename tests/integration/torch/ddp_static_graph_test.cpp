@@ -118,7 +118,7 @@ TEST_P(static_graph, is_not_learned_after_its_first_backward_broke_off) {
     it.model.zero_grad();
     if (self.rank == 0)
       torch::autograd::grad({sum}, {x});
-    it.model.data_parallel().rebuild(self.group(1), false);
+    model_access::ddp(it.model).rebuild(self.group(1), false);
     it.train();
   });
 }
@@ -168,10 +168,10 @@ TEST_P(static_graph, needs_another_group_if_its_first_backward_broke_off) {
         EXPECT_ANY_THROW(it.backward(9));
         it.model.zero_grad();
       }
-      it.model.data_parallel().drop();
+      model_access::ddp(it.model).drop();
       rank_access{*it.run.context}.data_plane().reset();
       self.first = nullptr; // the last one to hold it on this rank
-      it.model.data_parallel().rebuild(self.group(1), false);
+      model_access::ddp(it.model).rebuild(self.group(1), false);
       self.first = self.group(1);
       it.train();
     });
@@ -196,7 +196,7 @@ TEST_P(static_graph, needs_another_group_if_a_reduction_of_one_rank_failed) {
       check(message.find("call `rebuild`") != std::string::npos, message);
     }
     fails = false;
-    it.model.data_parallel().rebuild(self.group(1), false);
+    model_access::ddp(it.model).rebuild(self.group(1), false);
     it.backward(9);
     it.run.report();
     check_equal_on_ranks(self, gradients(it.model.module()));

@@ -301,10 +301,10 @@ TEST_P(data_parallel, the_group_may_change_between_two_small_batches) {
     model.zero_grad();
     alone->zero_grad();
     train(1, false);
-    model.data_parallel().drop();
+    model_access::ddp(model).drop();
     auto message = refusal([&] { model(torch::ones({1, 20})); });
     check(message.find("dropped") != std::string::npos, message);
-    model.data_parallel().rebuild(self.group(1), false);
+    model_access::ddp(model).rebuild(self.group(1), false);
     train(2, true);
     check_close(gradients(model.module()), gradients(*alone), 1e-6);
     for (int step = 3; step < 6; ++step) {
@@ -326,12 +326,12 @@ TEST_P(data_parallel, the_last_rank_may_leave_and_the_others_train_on) {
     };
     step(self, 0);
     step(self, 1);
-    model.data_parallel().drop();
+    model_access::ddp(model).drop();
     if (self.size == 1 || self.rank == self.size - 1)
       return;
     auto smaller = self.group(1, self.size - 1);
-    model.data_parallel().rebuild(smaller, false);
-    check(model.data_parallel().active() == (self.size > 2),
+    model_access::ddp(model).rebuild(smaller, false);
+    check(model_access::ddp(model).active() == (self.size > 2),
           "a world of one has a reducer");
     rank_of_test fewer{self, self.size - 1};
     auto [x, y] = samples(fewer.size * batch, 2);
@@ -445,7 +445,7 @@ TEST(a_world_of_one, adds_nothing_to_the_module) {
   auto inner = seeded<mlp>(0);
   auto alone = seeded<mlp>(0);
   auto model = make_ddp(inner, nullptr);
-  EXPECT_FALSE(model.data_parallel().active());
+  EXPECT_FALSE(model_access::ddp(model).active());
   EXPECT_EQ(&model.module(), inner.get());
   auto [x, y] = samples(batch, 0);
   {

@@ -153,13 +153,13 @@ TEST_P(changing_types, weights_that_one_rank_rounds_are_not_reported) {
           } else {
             run.report();
           }
-          refusal([&] { model.data_parallel().check_replicas(); });
-          model.data_parallel().rebuild(self.group(1), true);
+          refusal([&] { model.check_replicas(); });
+          model_access::ddp(model).rebuild(self.group(1), true);
           train(2);
           run.report();
           round(*inner); // alike on all ranks
           refusal([&] { run.report(); });
-          model.data_parallel().check_replicas();
+          model.check_replicas();
           run.report();
           train(3);
           run.report();
@@ -191,7 +191,7 @@ TEST_P(changing_types, weights_that_no_narrower_type_changed_are_reported) {
     model.forward(x).square().mean().backward();
     visit(*inner->norm, at::kHalf);
     visit(*inner, at::kDouble);
-    model.data_parallel().check_replicas();
+    model.check_replicas();
   });
 }
 

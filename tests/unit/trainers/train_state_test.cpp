@@ -60,7 +60,7 @@ protected:
   void SetUp() override { fs::create_directory(run / "checkpoints"); }
 
   staged_checkpoint new_files() {
-    return staged_checkpoint::create(run.path(), 0, 0).value();
+    return staging::create(run.path(), 0, 0).value();
   }
 
   static checkpoint read(const staged_checkpoint& x) {

@@ -83,6 +83,13 @@ public:
     return std::nullopt;
   }
 
+  /// Shows here when the loop of *loader* waits for a batch, and how far a pass
+  /// is that has gradients: one of a validation would be taken for an epoch.
+  template <class Loader>
+  void show(Loader& loader) const {
+    loader.activity_ = *this;
+  }
+
 private:
   std::shared_ptr<rank_activity> shown_;
   owner_process owner_;
@@ -138,13 +145,9 @@ public:
   /// then all read this one, and it must not change during a pass.
   Dataset& dataset() noexcept { return *dataset_; }
 
-  /// Shows in *x* when the loop waits for a batch, and how far a pass is that
-  /// has gradients: one of a validation would be taken for an epoch.
-  void show_activity_in(internal::loader_activity x) noexcept {
-    activity_ = std::move(x);
-  }
-
 private:
+  friend class internal::loader_activity;
+
   struct loaded {
     batch data;
     internal::device_transfer::ticket ticket;
@@ -316,7 +319,7 @@ prepare_data_loader(train_context& context, std::shared_ptr<Dataset> dataset,
                                .batches = options.batches}};
   data_loader<Dataset> result{std::move(dataset), std::move(sampler), options,
                               device};
-  result.show_activity_in(internal::loader_activity{context});
+  internal::loader_activity{context}.show(result);
   return result;
 }
 

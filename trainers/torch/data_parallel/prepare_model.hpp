@@ -10,6 +10,12 @@
 
 namespace troupe {
 
+namespace internal {
+
+struct model_access;
+
+} // namespace internal
+
 /// A module of any type whose copies on all ranks are trained as one. Use it
 /// as the module itself: `model.forward(images)`, `model->eval()`,
 /// `model.parameters()`. `model->forward(images)` is the module's own forward,
@@ -78,12 +84,12 @@ public:
 
   void broadcast_buffers() { ddp_->broadcast_buffers(); }
 
-  /// Further operations: `rebuild`, `drop`.
-  internal::distributed_data_parallel& data_parallel() const noexcept {
-    return *ddp_;
-  }
+  /// See `distributed_data_parallel::check_replicas`.
+  void check_replicas() { ddp_->check_replicas(); }
 
 private:
+  friend struct internal::model_access;
+
   template <class... Args>
   auto call(Args&&... args) {
     if constexpr (requires { module_->forward(std::forward<Args>(args)...); })
@@ -98,6 +104,15 @@ private:
 };
 
 namespace internal {
+
+/// What trains the module of a `data_parallel_model`.
+struct model_access {
+  template <class Module>
+  static distributed_data_parallel&
+  ddp(const data_parallel_model<Module>& x) noexcept {
+    return *x.ddp_;
+  }
+};
 
 template <class T>
 std::shared_ptr<T> shared_module(std::shared_ptr<T> module) {
@@ -143,7 +158,7 @@ auto prepare_model(train_context& context, Module module,
   inner->to(plane->device);
   auto model =
     internal::make_ddp(std::move(inner), plane->group, std::move(options));
-  model.data_parallel().check_at_reports(context);
+  internal::model_access::ddp(model).check_at_reports(context);
   return model;
 }
 

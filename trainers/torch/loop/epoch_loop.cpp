@@ -320,7 +320,7 @@ at::Tensor epoch_loop::backward(batch_feed& train, std::int64_t index,
   std::optional<no_sync_guard> alone;
   if (!is_last)
     alone.emplace(model_->no_sync());
-  auto loss = model_->data_parallel().forward([&] {
+  auto loss = model_access::ddp(*model_).forward([&] {
     auto x = train.step(index);
     if (!x.defined() || x.numel() != 1 || !x.requires_grad())
       throw_invalid_argument(
@@ -362,7 +362,7 @@ void epoch_loop::end_train_epoch() {
   call_epoch_end(callback_phase::monitor);
   // Before it is saved. A hook of the user may leave ranks different.
   if (options_.check_replicas && !options_.data_parallel.comm_hook)
-    model_->data_parallel().check_replicas();
+    model_->check_replicas();
   agree_on_stop();
   epoch_is_over_ = true;
   call_epoch_end(callback_phase::checkpoint);

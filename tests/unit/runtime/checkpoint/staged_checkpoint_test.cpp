@@ -24,12 +24,10 @@ class staged_checkpoint_test : public testing::Test {
 protected:
   staged_checkpoint_test() { fs::create_directory(run / "checkpoints"); }
 
-  staged_checkpoint make() {
-    return staged_checkpoint::create(run.path(), 1, 2).value();
-  }
+  staged_checkpoint make() { return staging::create(run.path(), 1, 2).value(); }
 
   static expected<std::vector<file_entry>> seal(staged_checkpoint& x) {
-    return x.seal(7, "c").map([](checkpoint_part part) {
+    return staging::seal(x, 7, "c").map([](checkpoint_part part) {
       EXPECT_EQ(part.name, "c");
       return std::move(part.files);
     });
@@ -38,7 +36,7 @@ protected:
   bool has_staging() const { return !fs::is_empty(run / "checkpoints"); }
 
   temporary_folder run;
-  fs::path staging = run.path() / "checkpoints" / ".staging-1-7";
+  fs::path staging_path = run.path() / "checkpoints" / ".staging-1-7";
 };
 
 TEST_F(staged_checkpoint_test, lists_its_files_with_sizes_and_checksums) {
@@ -78,7 +76,7 @@ TEST_F(staged_checkpoint_test,
     auto moved = std::move(staged);
     ASSERT_TRUE(seal(moved));
   }
-  EXPECT_TRUE(fs::exists(staging / "rank_2" / "x"));
+  EXPECT_TRUE(fs::exists(staging_path / "rank_2" / "x"));
 }
 
 TEST_F(staged_checkpoint_test,
@@ -98,16 +96,16 @@ TEST_F(staged_checkpoint_test,
 TEST_F(staged_checkpoint_test, belongs_to_one_object_and_to_any_report) {
   auto early = make();
   auto late = make();
-  auto peer = staged_checkpoint::create(run.path(), 1, 0).value();
+  auto peer = staging::create(run.path(), 1, 0).value();
   write_bytes(early.path() / "x", "early");
   write_bytes(late.path() / "x", "late");
   write_bytes(peer.path() / "y", "peer");
-  ASSERT_TRUE(early.seal(9, "c"));
-  EXPECT_THAT(early.seal(10, "c").error().message,
+  ASSERT_TRUE(staging::seal(early, 9, "c"));
+  EXPECT_THAT(staging::seal(early, 10, "c").error().message,
               testing::HasSubstr("was reported already"));
   { auto dropped = std::move(late); }
-  { auto dropped = staged_checkpoint::create(run.path(), 1, 1).value(); }
-  ASSERT_TRUE(peer.seal(9, "c"));
+  { auto dropped = staging::create(run.path(), 1, 1).value(); }
+  ASSERT_TRUE(staging::seal(peer, 9, "c"));
   auto together = run.path() / "checkpoints" / ".staging-1-9";
   EXPECT_EQ(bytes_of(together / "rank_2" / "x"), "early");
   EXPECT_EQ(bytes_of(together / "rank_0" / "y"), "peer");
@@ -120,10 +118,10 @@ TEST_F(staged_checkpoint_test, puts_a_long_list_of_files_beside_them) {
   for (int i = 0; i < count; ++i)
     write_bytes(staged.path() / (std::string(200, 'x') + std::to_string(i)),
                 "1");
-  auto part = staged.seal(7, "c").value();
+  auto part = staging::seal(staged, 7, "c").value();
   EXPECT_TRUE(part.files.empty());
   EXPECT_EQ(part.listed, count);
-  auto files = read_file_list(held(staging), "rank_2.list", count).value();
+  auto files = read_file_list(held(staging_path), "rank_2.list", count).value();
   ASSERT_EQ(files.size(), count);
   EXPECT_TRUE(std::ranges::is_sorted(files, {}, &file_entry::path));
   EXPECT_EQ(files[0].checksum, checksum("1"));
@@ -196,7 +194,7 @@ TEST_F(staged_checkpoint_test, takes_files_from_another_file_system) {
     ASSERT_TRUE(staged.add_directory(disk.path(), move));
     EXPECT_EQ(bytes_of(staged.path() / "x"), "12");
     EXPECT_TRUE(fs::exists(disk.path() / "x"));
-    staged.remove_sources();
+    staging::remove_sources(staged);
     EXPECT_EQ(fs::exists(disk.path() / "x"), !move);
   }
 }
@@ -220,11 +218,11 @@ TEST_F(staged_checkpoint_test, copies_or_moves_a_folder_into_itself) {
   auto missing = staged.add_directory(run / "nowhere", false);
   ASSERT_TRUE(seal(staged));
   EXPECT_TRUE(fs::exists(source / "x")); // until the report is stored
-  staged.remove_sources();
+  staging::remove_sources(staged);
   EXPECT_FALSE(fs::exists(source / "x"));
   EXPECT_FALSE(fs::exists(source.path() / "sub" / "y"));
   EXPECT_TRUE(fs::exists(source / "manifest.json"));
-  EXPECT_EQ(bytes_of(staging / "rank_2" / "sub" / "y"), "2");
+  EXPECT_EQ(bytes_of(staging_path / "rank_2" / "sub" / "y"), "2");
   ASSERT_FALSE(missing);
   EXPECT_NE(missing.error().message.find((run / "nowhere").string()),
             std::string::npos);
@@ -245,11 +243,11 @@ TEST_F(staged_checkpoint_test, moves_only_what_lies_in_the_folder_itself) {
   for (auto name : {"x", "z"}) // written to by its other name
     write_bytes(data / name, "later");
   EXPECT_EQ(seal(staged).value().size(), 6u);
-  EXPECT_EQ(bytes_of(staging / "rank_2" / "dataset" / "x"), "x");
-  EXPECT_EQ(bytes_of(staging / "rank_2" / "dataset" / "sub" / "y"), "y");
-  EXPECT_EQ(bytes_of(staging / "rank_2" / "link"), "z");
-  EXPECT_EQ(bytes_of(staging / "rank_2" / "second_name"), "z");
-  staged.remove_sources();
+  EXPECT_EQ(bytes_of(staging_path / "rank_2" / "dataset" / "x"), "x");
+  EXPECT_EQ(bytes_of(staging_path / "rank_2" / "dataset" / "sub" / "y"), "y");
+  EXPECT_EQ(bytes_of(staging_path / "rank_2" / "link"), "z");
+  EXPECT_EQ(bytes_of(staging_path / "rank_2" / "second_name"), "z");
+  staging::remove_sources(staged);
   EXPECT_EQ(bytes_of(data / "x"), "later");
   EXPECT_EQ(bytes_of(data.path() / "sub" / "y"), "y");
   EXPECT_EQ(bytes_of(data / "z"), "later");
@@ -272,15 +270,15 @@ TEST_F(staged_checkpoint_test, moves_no_file_of_a_checkpoint_that_a_run_has) {
         other.path(), other / "all", other.path() / "checkpoints" / "."}) {
     auto staged = make();
     ASSERT_TRUE(staged.add_directory(source, true)) << source;
-    EXPECT_FALSE(staged.has_sources()) << source;
-    staged.remove_sources();
+    EXPECT_FALSE(staging::has_sources(staged)) << source;
+    staging::remove_sources(staged);
     EXPECT_EQ(bytes_of(committed / "x"), "1") << source;
     EXPECT_EQ(bytes_of(committed / "sub" / "y"), "2") << source;
   }
   write_bytes(committed / "manifest.json", "{damaged");
   auto staged = make();
   ASSERT_TRUE(staged.add_directory(other / "checkpoints", true));
-  EXPECT_FALSE(staged.has_sources());
+  EXPECT_FALSE(staging::has_sources(staged));
 }
 
 TEST_F(staged_checkpoint_test, follows_no_link_that_leads_back) {
@@ -320,7 +318,7 @@ TEST_F(staged_checkpoint_test, leaves_out_no_file_of_the_user) {
     ASSERT_TRUE(files) << files.error().message;
     EXPECT_EQ(files->size(), 3u);
     // Nor when it was committed.
-    auto committed = staging / "rank_2";
+    auto committed = staging_path / "rank_2";
     write_bytes(committed / "manifest.json",
                 to_json(manifest{.files = std::move(*files)}));
     temporary_folder copy;
@@ -358,7 +356,7 @@ TEST_F(staged_checkpoint_test, belongs_to_the_process_that_made_it) {
 
 TEST_F(staged_checkpoint_test, reports_a_storage_that_vanished) {
   fs::remove_all(run.path());
-  auto staged = staged_checkpoint::create(run.path(), 0, 0);
+  auto staged = staging::create(run.path(), 0, 0);
   ASSERT_FALSE(staged);
   EXPECT_EQ(staged.error().code, ec::storage);
   EXPECT_FALSE(fs::exists(run.path())); // not created again
@@ -375,7 +373,7 @@ TEST_F(staged_checkpoint_test, creates_nothing_at_the_runs_former_path) {
     fs::remove_all(run / "moved");
     fs::create_directories(checkpoints);
     auto inode = held(path).inode();
-    auto staged = staged_checkpoint::create(path, 1, 2, inode).value();
+    auto staged = staging::create(path, 1, 2, inode).value();
     write_bytes(staged.path() / "x", "1");
     auto name = staged.path().filename();
     fs::rename(path, run / "moved");
@@ -390,9 +388,8 @@ TEST_F(staged_checkpoint_test, creates_nothing_at_the_runs_former_path) {
     }
     EXPECT_TRUE(staged.add_directory(run / "source", false));
     EXPECT_TRUE(staged.add_directory(run / "source", true));
-    EXPECT_EQ(staged_checkpoint::create(path, 1, 2, inode).error().code,
-              ec::storage);
-    auto sealed = staged.seal(7, "c");
+    EXPECT_EQ(staging::create(path, 1, 2, inode).error().code, ec::storage);
+    auto sealed = staging::seal(staged, 7, "c");
     ASSERT_FALSE(sealed);
     EXPECT_EQ(sealed.error().code, ec::storage);
     EXPECT_NE(sealed.error().message.find(checkpoints.string()),

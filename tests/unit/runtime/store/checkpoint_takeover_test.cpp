@@ -237,7 +237,7 @@ TEST_P(replaced_folder_test, does_not_touch_another_folder_at_its_path) {
       (void) store.resume_checkpoint();
       (void) store.begin_attempt(1);
       for (std::uint64_t i = 1; i < 3; ++i) {
-        auto staged = staged_checkpoint::create(run_, 1, 0, folder.inode());
+        auto staged = staging::create(run_, 1, 0, folder.inode());
         auto late = looks >= nth;
         EXPECT_EQ(late, !staged);
         if (late)
@@ -246,7 +246,8 @@ TEST_P(replaced_folder_test, does_not_touch_another_folder_at_its_path) {
         report_batch batch;
         batch.index = i;
         batch.values.resize(1);
-        batch.parts.push_back(staged->seal(i, "c" + std::to_string(i)).value());
+        batch.parts.push_back(
+          staging::seal(*staged, i, "c" + std::to_string(i)).value());
         (void) store.commit(1, batch);
       }
       auto newest = store.registry().latest();

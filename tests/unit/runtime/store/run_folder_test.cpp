@@ -186,7 +186,7 @@ TEST_F(run_folder_test, an_ousted_driver_loses_nothing_and_writes_no_more) {
   EXPECT_FALSE(first->begin_attempt());
   EXPECT_FALSE(cursor.mark_delivered(5));
   auto state = bytes_of(run / "state.json");
-  auto staged = staged_checkpoint::create(run, b.attempt, 0).value();
+  auto staged = staging::create(run, b.attempt, 0).value();
   write_bytes(staged.path() / "weights", "half");
   auto end = first->finish(run_status_kind::errored);
   ASSERT_FALSE(end);
@@ -210,7 +210,7 @@ TEST_F(run_folder_test, a_driver_whose_folder_was_replaced_leaves_it_alone) {
   auto second = open().value();
   auto b = second->begin_attempt().value();
   EXPECT_EQ(b.attempt, 0u);
-  auto staged = staged_checkpoint::create(run, b.attempt, 0).value();
+  auto staged = staging::create(run, b.attempt, 0).value();
   write_bytes(staged.path() / "weights", "half");
   auto state = bytes_of(run / "state.json");
   auto commit = report(*first, 4, 1, "A", true);

@@ -249,7 +249,7 @@ TEST(data_loader_test, shows_how_far_its_loop_is) {
   auto loader =
     prepare_data_loader(context, counting_dataset{10}, {.batch_size = 4});
   auto activity = std::make_shared<rank_activity>();
-  loader.show_activity_in(activity);
+  loader_activity{activity}.show(loader);
   loader.set_epoch(3);
   std::uint64_t taken = 0;
   for ([[maybe_unused]] auto& batch : loader) {
@@ -268,8 +268,8 @@ TEST(data_loader_test, shows_no_place_in_a_pass_without_gradients) {
   auto loader = prepare_data_loader(context, counting_dataset{10}, options);
   auto validation = prepare_data_loader(context, counting_dataset{8}, options);
   auto activity = std::make_shared<rank_activity>();
-  loader.show_activity_in(activity);
-  validation.show_activity_in(activity);
+  loader_activity{activity}.show(loader);
+  loader_activity{activity}.show(validation);
   auto train = loader.begin();
   {
     torch::NoGradGuard no_grad;
@@ -288,7 +288,7 @@ TEST(data_loader_test, shows_nothing_in_a_process_that_its_loop_forked) {
   auto loader =
     prepare_data_loader(context, counting_dataset{10}, {.batch_size = 4});
   auto activity = std::make_shared<rank_activity>();
-  loader.show_activity_in(activity);
+  loader_activity{activity}.show(loader);
   std::fflush(nullptr);
   auto child = ::fork();
   if (child == 0) {

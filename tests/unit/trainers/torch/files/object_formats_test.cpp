@@ -67,7 +67,7 @@ protected:
   void SetUp() override { fs::create_directory(run / "checkpoints"); }
 
   staged_checkpoint saved(const training& x) {
-    auto files = staged_checkpoint::create(run.path(), 0, 0).value();
+    auto files = staging::create(run.path(), 0, 0).value();
     x.state.save(files);
     return files;
   }

@@ -38,7 +38,7 @@ std::size_t most_bytes_of(const after_report& x) {
   for (auto& of_rank : x.values)
     values += of_rank.size();
   return 4096 + x.values.size() * (max_metrics_bytes + overhead)
-         + values * overhead + (x.checkpoint ? x.checkpoint->size() : 0);
+         + values * overhead + (x.checkpoint ? x.checkpoint->path().size() : 0);
 }
 
 } // namespace
@@ -59,10 +59,7 @@ callback_runner(run_observer_actor::stateful_pointer<run_context> self,
       run.attempt = x.attempt;
       run.world_size = static_cast<int>(x.values.size());
       run.report_index = x.index;
-      std::optional<checkpoint> data;
-      if (x.checkpoint)
-        data = checkpoint::from_directory(*x.checkpoint);
-      return args.callbacks->after_report(run, x.values, data);
+      return args.callbacks->after_report(run, x.values, x.checkpoint);
     },
     [&run, args](const after_exception& x) {
       run.attempt = x.attempt;

@@ -77,9 +77,10 @@ void driver_state::stored(std::optional<std::string> folder) {
   shown.last_report = index;
   shown.reports = index + 1;
   if (has_listeners()) // Made only for them: this is every report's way.
-    call_back(after_report{args.context.id, index, attempt,
-                           unpacked(batch.message.batch.values),
-                           std::move(folder)});
+    call_back(after_report{
+      args.context.id, index, attempt, unpacked(batch.message.batch.values),
+      folder ? std::optional{checkpoint::from_directory(std::move(*folder))}
+             : std::nullopt});
   else
     skip_callbacks(index);
   show();
@@ -165,9 +166,8 @@ void driver_state::replay_pending() {
     if (!x || !*x)
       return;
     auto& [batch, data] = **x;
-    call_back(after_report{
-      args.context.id, batch.index, batch.attempt, std::move(batch.values),
-      data ? std::optional{data->path().string()} : std::nullopt});
+    call_back(after_report{args.context.id, batch.index, batch.attempt,
+                           std::move(batch.values), std::move(data)});
   }
 }
 

@@ -17,7 +17,7 @@ class [[nodiscard]] expected;
 #include <tl/expected.hpp>
 
 #include "troupe/runtime/each_field.hpp"
-#include "troupe/runtime/inspect_enum.hpp"
+#include "troupe/runtime/inspect_as.hpp"
 
 namespace troupe {
 

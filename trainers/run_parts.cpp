@@ -72,7 +72,7 @@ expected<group_plan> plan_of(const run_request& request,
 run_context context_of(const run_request& request, const run_store& store) {
   run_context x;
   x.name = *request.run.name;
-  x.path = store.path().string();
+  x.path = store.path();
   x.start_time = run_context::clock::now();
   x.id = store.description().id;
   x.world_size = world_size_of(request.scaling);

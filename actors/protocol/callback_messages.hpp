@@ -3,14 +3,15 @@
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include <caf/result.hpp>
 #include <caf/typed_actor.hpp>
 
+#include "troupe/runtime/checkpoint/checkpoint.hpp"
 #include "troupe/runtime/each_field.hpp"
 #include "troupe/runtime/error.hpp"
+#include "troupe/runtime/inspect_as.hpp"
 #include "troupe/runtime/metrics/metrics.hpp"
 #include "troupe/runtime/store/result.hpp"
 #include "troupe/runtime/values/callback_done.hpp"
@@ -27,16 +28,11 @@ namespace troupe {
 /// What `after_run` carries of a result; the rest is filled in by `fit()`.
 template <class Inspector>
 bool inspect(Inspector& f, result& x) {
-  auto path = [&x] { return x.path.string(); };
-  auto set_path = [&x](std::string text) {
-    x.path = std::move(text);
-    return true;
-  };
   return f.object(x).fields(
     f.field("status", x.status), f.field("metrics", x.metrics),
     f.field("checkpoint", x.checkpoint),
     f.field("best_checkpoints", x.best_checkpoints),
-    f.field("path", path, set_path), f.field("error", x.error),
+    internal::path_field(f, "path", x.path), f.field("error", x.error),
     f.field("stop_reason", x.stop_reason), f.field("attempts", x.attempts));
 }
 
@@ -55,7 +51,7 @@ struct after_report {
   std::uint64_t index = 0;
   std::uint64_t attempt = 0;
   std::vector<metrics> values; ///< One entry per rank, ordered by rank.
-  std::optional<std::string> checkpoint;
+  std::optional<troupe::checkpoint> checkpoint; ///< If it saved one.
 };
 
 TROUPE_INSPECT(after_report, run_id, index, attempt, values, checkpoint)

@@ -8,7 +8,7 @@
 
 #include "troupe/runtime/each_field.hpp"
 #include "troupe/runtime/error.hpp"
-#include "troupe/runtime/inspect_enum.hpp"
+#include "troupe/runtime/inspect_as.hpp"
 #include "troupe/runtime/sweep/sweep_result.hpp"
 
 // What a sweep in a service tells those that follow it.
@@ -25,13 +25,8 @@ bool inspect(Inspector& f, score_order& x) {
 
 template <class Inspector>
 bool inspect(Inspector& f, sweep_result& x) {
-  auto path = [&x] { return x.path.string(); };
-  auto set_path = [&x](std::string text) {
-    x.path = std::move(text);
-    return true;
-  };
   return f.object(x).fields(
-    f.field("trials", x.trials), f.field("path", path, set_path),
+    f.field("trials", x.trials), internal::path_field(f, "path", x.path),
     f.field("error", x.error), f.field("stop_requested", x.stop_requested),
     f.field("order", x.order));
 }

@@ -51,12 +51,11 @@ judge(troupe::user_callback_actor::stateful_pointer<judge_state> self,
       auto& state = self->state;
       if (!x.checkpoint || state.is_done)
         return troupe::callback_done{};
-      auto files = troupe::checkpoint::from_directory(*x.checkpoint);
       weights found{++state.version, {}};
-      files.load("policy", found.values);
+      x.checkpoint->load("policy", found.values);
       policy player{found.values};
       self->send(exchange, std::move(found));
-      return look_at(state, files, player);
+      return look_at(state, *x.checkpoint, player);
     },
     [](const troupe::after_exception& x) {
       for (auto& [rank, failure] : x.ranks)

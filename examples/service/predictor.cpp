@@ -31,11 +31,10 @@ loader(troupe::run_observer_actor::stateful_pointer<loader_state> self,
       troupe::callback_done done;
       if (!x.checkpoint)
         return done;
-      auto files = troupe::checkpoint::from_directory(*x.checkpoint);
       try {
-        self->send(predictor,
-                   new_model{std::make_shared<model>(files),
-                             self->state.run_name + '/' + files.name()});
+        self->send(predictor, new_model{std::make_shared<model>(*x.checkpoint),
+                                        self->state.run_name + '/'
+                                          + x.checkpoint->name()});
       } catch (const troupe::train_error& why) { // The older model stays.
         done.failures = {{troupe::ec::callback_failed, why.what()}};
       }

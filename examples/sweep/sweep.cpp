@@ -70,7 +70,7 @@ int main(int argc, char** argv) {
        {"momentum", troupe::uniform(0, 0.95)},
        {"schedule", troupe::choice({"constant", "linear"})}},
       {.metric = "loss",
-       .trials = static_cast<std::size_t>(cfg.trials),
+       .trials = cfg.trials,
        .searcher = troupe::sobol_search(),
        .halving = troupe::halving_options{.min_reports = 3, .reduction = 3}}}
       .fit();

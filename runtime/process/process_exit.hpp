@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "troupe/runtime/each_field.hpp"
-#include "troupe/runtime/inspect_enum.hpp"
+#include "troupe/runtime/inspect_as.hpp"
 
 namespace troupe::internal {
 

@@ -13,7 +13,7 @@ fs::path run_context::folder(std::string_view name) const {
       c = '_';
   if (safe.empty() || safe.front() == '.')
     safe.insert(safe.begin(), '_');
-  auto result = fs::path{path} / internal::run_layout::callbacks / safe;
+  auto result = path / internal::run_layout::callbacks / safe;
   fs::create_directories(result);
   return result;
 }

@@ -8,7 +8,7 @@
 
 #include "troupe/runtime/each_field.hpp"
 #include "troupe/runtime/fs.hpp"
-#include "troupe/runtime/inspect_enum.hpp"
+#include "troupe/runtime/inspect_as.hpp"
 #include "troupe/runtime/values/run_control.hpp"
 
 namespace troupe {
@@ -18,8 +18,8 @@ struct run_context {
   using clock = std::chrono::system_clock;
 
   std::string name;
-  std::string path; ///< Absolute folder of the run.
-  std::string id;   ///< 32 hex digits; it stays the same over restarts.
+  fs::path path;  ///< Absolute folder of the run.
+  std::string id; ///< 32 hex digits; it stays the same over restarts.
   std::uint64_t attempt = 0;
   int world_size = 0;
   /// Of the current report, or of the last one that callbacks received. With
@@ -50,8 +50,9 @@ bool inspect(Inspector& f, run_context& x) {
     return true;
   };
   return f.object(x).fields(
-    f.field("name", x.name), f.field("path", x.path), f.field("id", x.id),
-    f.field("attempt", x.attempt), f.field("world_size", x.world_size),
+    f.field("name", x.name), internal::path_field(f, "path", x.path),
+    f.field("id", x.id), f.field("attempt", x.attempt),
+    f.field("world_size", x.world_size),
     f.field("report_index", x.report_index), f.field("config", x.config),
     f.field("start_time", get, set));
 }

@@ -9,7 +9,7 @@
 #include "troupe/runtime/each_field.hpp"
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/fs.hpp"
-#include "troupe/runtime/inspect_enum.hpp"
+#include "troupe/runtime/inspect_as.hpp"
 
 namespace troupe {
 

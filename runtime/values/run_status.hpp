@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "troupe/runtime/each_field.hpp"
-#include "troupe/runtime/inspect_enum.hpp"
+#include "troupe/runtime/inspect_as.hpp"
 #include "troupe/runtime/metrics/metrics.hpp"
 
 namespace troupe {

@@ -174,7 +174,7 @@ void for_each_sample(F f) {
   f(end_run{run_status_kind::aborted,
             run_error{ec::stopped, "text", {{1, failed}}}});
   f(before_run{context});
-  f(after_report{"ab", 12, 2, {{{"x", 1}}, {{"x", 2}}}, "/c"});
+  f(after_report{"ab", 12, 2, {{{"x", 1}}, {{"x", 2}}}, at_c});
   f(after_exception{"ab", 2, {{1, failed}}});
   f(after_run{"ab", outcome()});
   f(storage_lost{problem});

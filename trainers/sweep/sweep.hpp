@@ -26,7 +26,7 @@ struct sweep_options {
   std::string metric;
   score_order order = score_order::min; ///< Which value of it is better.
   /// How many trials there are. Unset: as many as the searcher chooses.
-  std::optional<std::size_t> trials;
+  std::optional<int> trials;
   /// Who chooses their params. Unset: `random_search()`.
   std::shared_ptr<troupe::searcher> searcher;
   /// Ends trials that are worse than others. Unset: none end early.
@@ -37,7 +37,7 @@ struct sweep_options {
   /// How many trials may fail before one has finished. Then the sweep ends: the
   /// program is probably wrong, not the params. Those of earlier starts do not
   /// count. Unset: no limit.
-  std::optional<std::size_t> max_failed_trials = 3;
+  std::optional<int> max_failed_trials = 3;
   /// Whether trials that failed in earlier starts run again, each from its last
   /// checkpoint: after a mistake in the program, or a full disk.
   bool retry_failed = false;

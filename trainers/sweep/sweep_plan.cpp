@@ -58,7 +58,7 @@ expected<void> check_options(const sweep_options& x, const searcher& chooser) {
   if (x.metric.empty())
     return refuse("metric is empty: name what trials are compared by");
   if (x.trials && *x.trials < 1)
-    return refuse("trials must be >= 1 or unset, got 0");
+    return refuse(concat("trials must be >= 1 or unset, got ", *x.trials));
   if (!x.trials && !chooser.is_finite())
     return refuse("trials is unset, but the searcher (" + chooser.name()
                   + ") never ends by itself");
@@ -66,7 +66,8 @@ expected<void> check_options(const sweep_options& x, const searcher& chooser) {
     return refuse(
       concat("max_concurrent must be >= 1 or unset, got ", *x.max_concurrent));
   if (x.max_failed_trials && *x.max_failed_trials < 1)
-    return refuse("max_failed_trials must be >= 1 or unset, got 0");
+    return refuse(concat("max_failed_trials must be >= 1 or unset, got ",
+                         *x.max_failed_trials));
   if (!x.halving)
     return {};
   return internal::validate(*x.halving);

@@ -29,7 +29,7 @@ line_writer(user_callback_actor::pointer self, const std::string& file,
   };
   return {
     [=](const before_run& x) {
-      return write("before_run " + x.run.name + ' ' + x.run.path + ' '
+      return write("before_run " + x.run.name + ' ' + x.run.path.string() + ' '
                    + std::to_string(x.run.world_size));
     },
     [=](const after_report& x) {
@@ -38,7 +38,8 @@ line_writer(user_callback_actor::pointer self, const std::string& file,
       auto line = "after_report " + std::to_string(x.index);
       for (auto& values : x.values)
         line += " [" + to_string(values) + ']';
-      return write(line + ' ' + x.checkpoint.value_or("none"));
+      return write(line + ' '
+                   + (x.checkpoint ? x.checkpoint->path().string() : "none"));
     },
     [=](const after_exception& x) {
       return write("after_exception " + std::to_string(x.ranks.begin()->first)
@@ -95,7 +96,7 @@ run_observer_actor::behavior_type observer(run_observer_actor::pointer self,
   auto left = std::make_shared<int>(5);
   return {
     [=](const before_run& x) {
-      return write("before_run " + x.run.name + ' ' + x.run.path + ' '
+      return write("before_run " + x.run.name + ' ' + x.run.path.string() + ' '
                    + std::to_string(x.run.world_size));
     },
     [=](const after_report&) {

@@ -63,10 +63,14 @@ TEST_F(sweep_test, refuses_what_can_never_work_and_writes_nothing) {
   EXPECT_THAT(refusal(widths(2), {.searcher = random_search()}),
               HasSubstr("trials is unset"));
   EXPECT_THAT(refusal(widths(2), {.trials = 0}), HasSubstr("trials"));
+  EXPECT_THAT(refusal(widths(2), {.trials = -1}),
+              HasSubstr("sweep_options::trials must be >= 1 or unset, got -1"));
   EXPECT_THAT(refusal(widths(2), {.max_concurrent = 0}),
               HasSubstr("max_concurrent"));
   EXPECT_THAT(refusal(widths(2), {.max_failed_trials = 0}),
               HasSubstr("max_failed_trials"));
+  EXPECT_THAT(refusal(widths(2), {.max_failed_trials = -2}),
+              HasSubstr("max_failed_trials must be >= 1 or unset, got -2"));
   EXPECT_THAT(refusal(widths(2), {.halving = halving_options{.reduction = 1}}),
               HasSubstr("halving.reduction"));
   auto unnamed =

@@ -109,7 +109,7 @@ int main(int argc, char** argv) {
     troupe::sweep search{trainer,
                          {{"trial", troupe::integers(0, trials - 1)}},
                          {.metric = "loss",
-                          .trials = static_cast<std::size_t>(trials),
+                          .trials = trials,
                           .searcher = troupe::grid_search(trials),
                           .max_concurrent = 1}};
     if (auto found = search.fit(); found.error)

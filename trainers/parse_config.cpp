@@ -56,6 +56,11 @@ expected<given_option> next_option(std::span<const char* const>& next,
     x.value = next.front();
     next = next.subspan(1);
   } else if (shape && shape->kind == config_kind::flag) {
+    if (!next.empty() && !std::string_view{next.front()}.starts_with('-'))
+      return failure(ec::invalid_config,
+                     concat("--", x.name, " is a flag, but '", next.front(),
+                            "' follows it: write --", x.name, " or --", x.name,
+                            "=false"));
     x.value = "true";
   } else {
     return failure(ec::invalid_config, "--" + x.name + " has no value");

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <concepts>
 #include <functional>
 #include <optional>
@@ -9,6 +10,7 @@
 #include <utility>
 
 #include "troupe/runtime/error.hpp"
+#include "troupe/runtime/text.hpp"
 #include "troupe/trainers/config/fields.hpp"
 #include "troupe/trainers/data_parallel_trainer.hpp"
 
@@ -26,6 +28,32 @@ struct parse_options {
 
 namespace internal {
 
+/// The option that names a JSON file with values.
+inline constexpr std::string_view file_option = "config";
+inline constexpr std::string_view help_option = "help";
+
+/// Whether no name of *fields*, as `TROUPE_FIELDS` lists them, is in *taken*.
+/// Case does not count, as in names of variables.
+constexpr bool are_free_names(std::string_view fields, std::string_view taken) {
+  while (!fields.empty()) {
+    auto name = next_field_name(fields);
+    for (auto rest = taken; !rest.empty();)
+      if (std::ranges::equal(name, next_field_name(rest), {}, in_lower_case,
+                             in_lower_case))
+        return false;
+  }
+  return true;
+}
+
+/// Refuses a *Config* whose fields have names that `parse_config` needs.
+template <class Config>
+constexpr void require_free_names() {
+  static_assert(are_free_names(Config::troupe_field_names(), file_option)
+                  && are_free_names(Config::troupe_field_names(), help_option),
+                "parse_config has the options --config and --help itself: a "
+                "field of this config needs another name");
+}
+
 /// The options of a run that most programs leave to those who start them.
 struct launch_fields {
   std::optional<worker_count> workers;
@@ -41,6 +69,18 @@ struct launch_fields {
   TROUPE_FIELDS(workers, gpu, storage, name, if_finished, max_failures, hosts,
                 workers_per_host, host_count, agent_ticket)
 };
+
+/// The same for a *Config* that is read together with the options of a run.
+template <class Config>
+constexpr void require_free_names_in_run() {
+  require_free_names<Config>();
+  static_assert(are_free_names(Config::troupe_field_names(),
+                               launch_fields::troupe_field_names()),
+                "parse_config gives a run the options workers, gpu, storage, "
+                "name, if_finished, max_failures, hosts, workers_per_host, "
+                "host_count and agent_ticket: a field of this config needs "
+                "another name");
+}
 
 /// What a command line asks for.
 struct parsed_fields {
@@ -116,8 +156,11 @@ void validate_config(const Config& x, int argc, const char* const* argv) {
 /// an option given twice: the program ends with 2 after a sentence that names
 /// the field. It also does so if `Config::validate() const` exists and throws
 /// `std::invalid_argument`.
+///
+/// A field called `config` or `help` does not compile.
 template <internal::has_named_fields Config>
 Config parse_config(int argc, char** argv, const parse_options& options = {}) {
+  internal::require_free_names<Config>();
   Config result{};
   internal::assign_config(
     result, internal::read_config_or_exit(internal::shape_of<Config>(),
@@ -132,7 +175,8 @@ Config parse_config(int argc, char** argv, const parse_options& options = {}) {
 /// (without `--workers`: one worker for each GPU of a host), `--storage`,
 /// `--name`, `--if_finished`, `--max_failures` (-1: without limit), `--hosts`,
 /// `--workers_per_host`, `--host_count` (2:4: the fewest and the most, with
-/// `--workers_per_host`) and `--agent_ticket`.
+/// `--workers_per_host`) and `--agent_ticket`. The config has no fields with
+/// these names.
 template <internal::has_named_fields Config, class Options>
   requires requires(Options& x) {
     x.scaling.num_workers;
@@ -141,6 +185,7 @@ template <internal::has_named_fields Config, class Options>
 Config parse_config(int argc, char** argv, Options& run,
                     const parse_options& options = {}) {
   using namespace internal;
+  require_free_names_in_run<Config>();
   Config result{};
   auto launch = launch_of(run.scaling, run.run);
   auto shape = shape_of<Config>();

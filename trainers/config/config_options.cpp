@@ -48,16 +48,11 @@ std::vector<config_option> options_of(const config_shape& shape,
 }
 
 void check_names(const std::vector<config_option>& all) {
-  std::set<std::string> taken{variable_of({}, file_option),
-                              variable_of({}, help_option)};
+  std::set<std::string> taken;
   for (auto& one : all)
     if (!taken.insert(variable_of({}, one.name)).second)
-      throw std::logic_error{
-        "parse_config: two fields are called '" + one.name
-        + "' (--help and --config are its own, case does not count, and those "
-          "that are given to a run are workers, gpu, storage, name, "
-          "if_finished, max_failures, hosts, workers_per_host, host_count and "
-          "agent_ticket)"};
+      throw std::logic_error{"parse_config: two fields are called '" + one.name
+                             + "' (case does not count, and '__' is a '.')"};
 }
 
 std::vector<std::string_view> names_of(const std::vector<config_option>& all) {

@@ -11,10 +11,6 @@
 
 namespace troupe::internal {
 
-/// The option that names a JSON file with values.
-inline constexpr auto file_option = "config";
-inline constexpr auto help_option = "help";
-
 /// A field that an option or a variable can name.
 struct config_option {
   std::string name; ///< As `optimizer.lr`.
@@ -27,7 +23,7 @@ struct config_option {
 std::vector<config_option> options_of(const config_shape& shape,
                                       config_value& values);
 
-/// Throws for names that two fields, or a field and `--help`, would share.
+/// Throws for names that two fields would share.
 void check_names(const std::vector<config_option>& all);
 
 std::vector<std::string_view> names_of(const std::vector<config_option>& all);

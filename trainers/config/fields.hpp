@@ -36,13 +36,17 @@
 /// A field is a flag, a number, a text, an `fs::path`, an enum with a fixed
 /// type (any `enum class`; its enumerators from -1 to 126 have their names),
 /// another struct with `TROUPE_FIELDS`, or a `std::optional`, `std::vector`,
-/// `std::array` or `std::map` (by `std::string`) of these.
+/// `std::array` or `std::map` (by `std::string`) of these. A struct that
+/// derives from one with fields lists those, too, in a `TROUPE_FIELDS` of its
+/// own.
 #define TROUPE_FIELDS(...)                                                     \
   template <class TroupeSelf, class TroupeVisitor>                             \
   static void troupe_visit_fields(TroupeSelf& troupe_self,                     \
                                   const TroupeVisitor& troupe_visit) {         \
     static_assert(::troupe::internal::are_field_names(#__VA_ARGS__),           \
                   "TROUPE_FIELDS takes the names of members, each once");      \
+    ::troupe::internal::require_all_fields<                                    \
+      ::std::remove_const_t<TroupeSelf>>();                                    \
     static_cast<void>(troupe_self);                                            \
     static_cast<void>(troupe_visit);                                           \
     TROUPE_EACH_FIELD(__VA_ARGS__)                                             \
@@ -52,7 +56,11 @@
     troupe_visit_fields(                                                       \
       *this,                                                                   \
       ::troupe::internal::archived_fields<TroupeArchive>{troupe_archive});     \
-  }
+  }                                                                            \
+  static constexpr ::std::string_view troupe_field_names() {                   \
+    return #__VA_ARGS__;                                                       \
+  }                                                                            \
+  void troupe_lists_fields() const {}
 
 namespace cereal {
 
@@ -71,28 +79,44 @@ void load_minimal(const Archive&, Path& x, const std::string& text) {
 
 namespace troupe::internal {
 
+/// Removes the first name from *list*, whose names are separated by commas.
+constexpr std::string_view next_field_name(std::string_view& list) {
+  auto end = std::min(list.find(','), list.size());
+  auto name = list.substr(0, end);
+  list.remove_prefix(std::min(end + 1, list.size()));
+  while (name.starts_with(' '))
+    name.remove_prefix(1);
+  while (name.ends_with(' '))
+    name.remove_suffix(1);
+  return name;
+}
+
+constexpr bool lists_name(std::string_view list, std::string_view name) {
+  while (!list.empty())
+    if (next_field_name(list) == name)
+      return true;
+  return false;
+}
+
+/// Whether *list* has all names of *others*.
+constexpr bool lists_names(std::string_view list, std::string_view others) {
+  while (!others.empty())
+    if (!lists_name(list, next_field_name(others)))
+      return false;
+  return true;
+}
+
 /// Whether *list* has names only, separated by commas, each once.
 constexpr bool are_field_names(std::string_view list) {
-  auto next = [](std::string_view& rest) {
-    auto end = std::min(rest.find(','), rest.size());
-    auto name = rest.substr(0, end);
-    rest.remove_prefix(std::min(end + 1, rest.size()));
-    while (name.starts_with(' '))
-      name.remove_prefix(1);
-    while (name.ends_with(' '))
-      name.remove_suffix(1);
-    return name;
-  };
   for (auto rest = list; !rest.empty();) {
-    auto name = next(rest);
+    auto name = next_field_name(rest);
     if (name.empty())
       return false;
     for (auto c : name)
       if (c != '_' && !is_digit(c) && !is_letter(c))
         return false;
-    for (auto others = rest; !others.empty();)
-      if (next(others) == name)
-        return false;
+    if (lists_name(rest, name))
+      return false;
   }
   return true;
 }
@@ -107,6 +131,49 @@ template <class T>
 concept has_named_fields = requires(T& x) {
   T::troupe_visit_fields(x, ignore_fields{});
 };
+
+template <class Member>
+struct owner_of_member {};
+template <class Owner, class Type>
+struct owner_of_member<Type Owner::*> {
+  using type = Owner;
+};
+
+/// Whether *Base* is a base of *T* with fields that *T* does not list.
+template <class Base, class T>
+constexpr bool is_unlisted_base() {
+  if constexpr (std::derived_from<T, Base> && !std::same_as<Base, T>)
+    if constexpr (has_named_fields<Base>)
+      return !lists_names(T::troupe_field_names(), Base::troupe_field_names());
+  return false;
+}
+
+template <class T>
+struct any_unlisted_base {
+  template <class Base, class = std::enable_if_t<is_unlisted_base<Base, T>()>>
+  operator Base() const;
+};
+
+/// An aggregate that begins with such a base. One that begins with
+/// `ignore_fields` begins with anything.
+template <class T>
+concept has_unlisted_base = std::is_aggregate_v<T> && requires {
+  T{any_unlisted_base<T>{}};
+} && !requires {
+  T{ignore_fields{}};
+};
+
+/// Refuses a struct that would lose fields which it has inherited.
+template <class T>
+constexpr void require_all_fields() {
+  using owner =
+    typename owner_of_member<decltype(&T::troupe_lists_fields)>::type;
+  static_assert(
+    std::same_as<owner, T> && !has_unlisted_base<T>,
+    "this struct derives from one with TROUPE_FIELDS and would lose fields: "
+    "list all, also the inherited ones, in a TROUPE_FIELDS of its own, or make "
+    "the other struct a member");
+}
 
 /// An enum whose values of its type are all valid, named or not.
 template <class T>
@@ -167,6 +234,8 @@ constexpr void require_field() {
     "an enum class, a struct with TROUPE_FIELDS of its own, or a "
     "std::optional, std::vector, std::array or std::map (by std::string) of "
     "these; what is computed from them, such as a tensor, is made in the loop");
+  if constexpr (has_named_fields<T>)
+    require_all_fields<T>();
 }
 
 template <class Archive>

@@ -139,7 +139,8 @@ TEST_F(parse_config_test, a_flag_takes_a_value_only_if_one_follows) {
   EXPECT_FALSE(value({"--shuffle", "false"}).shuffle);
   EXPECT_TRUE(value({"--shuffle", "--epochs", "2"}).shuffle);
   EXPECT_EQ(problem({"--shuffle", "maybe"}),
-            "'maybe' is not an option: write --name value or --name=value");
+            "--shuffle is a flag, but 'maybe' follows it: write --shuffle or "
+            "--shuffle=false");
 }
 
 TEST_F(parse_config_test, the_command_line_wins_over_environment_and_file) {
@@ -242,15 +243,25 @@ TEST_F(parse_config_test, a_path_may_begin_at_home) {
   EXPECT_EQ(value({"--data", "~x"}).data, "~x");
 }
 
-TEST_F(parse_config_test, a_config_may_not_have_the_names_of_a_run) {
+TEST_F(parse_config_test, two_fields_may_not_differ_in_case_only) {
   auto shape = shape_of<config>();
-  shape.names[0] = "workers";
+  shape.names[0] = "Note";
   auto values = to_config_value(config{});
-  add_launch_fields(shape, values, {}, 2);
   words arguments{"program"};
   EXPECT_THROW(static_cast<void>(
                  read_config(shape, values, 1, arguments.data(), nullptr, {})),
                std::logic_error);
+}
+
+struct derived_fields : optimizer_fields {
+  int epochs = 2;
+  TROUPE_FIELDS(lr, kind, epochs)
+};
+
+TEST_F(parse_config_test, a_config_may_list_the_fields_it_inherits) {
+  char name[] = "program", option[] = "--lr=2";
+  char* arguments[] = {name, option};
+  EXPECT_EQ(parse_config<derived_fields>(2, arguments).lr, 2);
 }
 
 struct checked {
@@ -332,6 +343,11 @@ TEST_F(parse_config_test, a_run_may_have_ranges_of_ranks_and_hosts) {
   EXPECT_EQ(scaled({"--workers=3"}, {.workers_per_host = 2, .min_hosts = 1}),
             "3 0 0 0");
   EXPECT_EQ(scaled({}, {.workers_per_host = 2, .min_hosts = 1}), "1 2 1 0");
+}
+
+TEST_F(parse_config_test, a_number_of_gpus_is_refused_in_one_sentence) {
+  EXPECT_EQ(scaled({"--gpu", "1"}),
+            "--gpu is a flag, but '1' follows it: write --gpu or --gpu=false");
 }
 
 TEST_F(parse_config_test, mistakes_in_ranges_are_one_sentence) {

@@ -2,10 +2,8 @@
 
 #include <unistd.h>
 
-#include <system_error>
-#include <thread>
-
 #include "troupe/runtime/process/descriptor.hpp"
+#include "troupe/runtime/process/threads.hpp"
 #include "troupe/runtime/store/result.hpp"
 
 namespace troupe::internal {
@@ -90,21 +88,19 @@ void thread_launcher::launch(std::uint64_t attempt, int rank, int segment,
     std::lock_guard guard{shared_->mutex};
     ++shared_->running;
   }
-  try {
-    std::thread{[run, x = shared_]() mutable {
-      run();
-      std::lock_guard guard{x->mutex};
-      --x->running;
-      x->changed.notify_all();
-    }}.detach();
+  auto thread = start_user_thread([run, x = shared_]() mutable {
+    run();
+    std::lock_guard guard{x->mutex};
+    --x->running;
+    x->changed.notify_all();
+  });
+  if (thread) {
+    thread->detach();
     tell(rank_launched{attempt, rank, getpid()});
-  } catch (const std::system_error& problem) {
+  } else {
     std::lock_guard guard{shared_->mutex};
     --shared_->running;
-    tell(rank_launch_failed{
-      attempt,
-      rank,
-      {ec::spawn, std::string{"no thread for the rank: "} + problem.what()}});
+    tell(rank_launch_failed{attempt, rank, std::move(thread.error())});
   }
 }
 

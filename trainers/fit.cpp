@@ -7,8 +7,6 @@
 #include <cstring>
 #include <memory>
 #include <optional>
-#include <system_error>
-#include <thread>
 
 #include "troupe/actors/callback_actor.hpp"
 #include "troupe/actors/thread_launcher.hpp"
@@ -16,6 +14,7 @@
 #include "troupe/runtime/environment.hpp"
 #include "troupe/runtime/process/descriptor.hpp"
 #include "troupe/runtime/process/interrupt_watch.hpp"
+#include "troupe/runtime/process/threads.hpp"
 #include "troupe/runtime/run/signal_orders.hpp"
 #include "troupe/runtime/store/result.hpp"
 #include "troupe/runtime/text.hpp"
@@ -210,27 +209,21 @@ result manage(prepared_request request, run_home& home, run_surroundings around,
   return outcome;
 }
 
-/// Lends the calling thread to what *manage* does on another one. That one has
-/// the caller's signal mask, which the threads of callbacks inherit from it,
-/// and the programs that they start.
+/// Lends the calling thread to what *manage* does on another one.
 result lend_thread(const std::function<result()>& manage, lent_thread& mine) {
   auto outcome = failed_result({});
-  std::thread manager;
-  try {
-    manager = std::thread{[&] {
-      try {
-        outcome = manage();
-      } catch (...) {
-        outcome = failed_result(caught(could_not_continue));
-      }
-      mine.take_back();
-    }};
-  } catch (const std::system_error& problem) {
-    return failed_result(
-      {ec::spawn, std::string{"no thread: "} + problem.what()});
-  }
+  auto manager = start_user_thread([&] {
+    try {
+      outcome = manage();
+    } catch (...) {
+      outcome = failed_result(caught(could_not_continue));
+    }
+    mine.take_back();
+  });
+  if (!manager)
+    return failed_result(std::move(manager.error()));
   mine.serve();
-  manager.join();
+  manager->join();
   return outcome;
 }
 

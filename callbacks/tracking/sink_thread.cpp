@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "troupe/callbacks/status_text.hpp"
+#include "troupe/runtime/process/threads.hpp"
 
 namespace troupe::internal {
 
@@ -253,10 +254,10 @@ void sink_thread::notify() noexcept {
 void sink_thread::close(wait_time time) {
   std::lock_guard guard{state_->mutex};
   state_->waited = std::move(time);
-  try {
-    sender_ = std::thread{[mine = state_] { mine->send_rest(); }};
+  if (auto sender = start_user_thread([mine = state_] { mine->send_rest(); })) {
+    sender_ = std::move(*sender);
     ++state_->threads;
-  } catch (...) {
+  } else {
     state_->alone = true; // No more threads on this host: `follow` sends it.
   }
   state_->closed = true;

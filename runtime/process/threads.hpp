@@ -20,26 +20,32 @@
 
 namespace troupe::internal {
 
-/// A thread that runs *body* and no signal handler of the program, except that
-/// of `stack_signal`; `ec::spawn` if the system has no thread left: *body* is
-/// then destroyed in the caller.
+/// A thread for code of the user: it has the caller's signal mask, which
+/// threads and programs that this code starts inherit. `ec::spawn` if the
+/// system has no thread left: *body* is then destroyed in the caller.
+template <class Body>
+expected<std::thread> start_user_thread(Body body) {
+  try {
+    return std::thread{std::move(body)};
+  } catch (const std::exception& problem) { // No thread, or no memory for it.
+    return failure(ec::spawn, std::string{"no thread: "} + problem.what());
+  }
+}
+
+/// The same for code of Troupe: the thread runs no signal handler of the
+/// program, except that of `stack_signal`.
 template <class Body>
 expected<std::thread> start_thread(Body body) {
   sigset_t all, before;
   sigfillset(&all);
   sigdelset(&all, stack_signal());
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  expected<std::thread> result;
-  try {
-    result = std::thread{std::move(body)};
-  } catch (const std::exception& problem) { // No thread, or no memory for it.
-    result = failure(ec::spawn, std::string{"no thread: "} + problem.what());
-  }
+  auto result = start_user_thread(std::move(body));
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   return result;
 }
 
-/// The same with a detached thread.
+/// `start_thread` with a detached thread.
 template <class Body>
 expected<void> start_detached_thread(Body body) {
   return start_thread(std::move(body)).map([](std::thread x) { x.detach(); });

@@ -1,11 +1,11 @@
 #include "troupe/trainers/sweep/sweep_handle.hpp"
 
 #include <latch>
-#include <system_error>
 #include <thread>
 #include <utility>
 
 #include "troupe/actors/protocol/register_messages.hpp"
+#include "troupe/runtime/process/threads.hpp"
 #include "troupe/trainers/sweep/sweep_plan.hpp"
 #include "troupe/trainers/sweep/sweep_run.hpp"
 
@@ -35,17 +35,13 @@ struct sweep_parts {
       thread.join();
   }
 
-  /// With the caller's signal mask, which the threads of trials inherit.
+  /// The threads of trials inherit its signal mask.
   expected<void> start_thread(caf::actor_system& system) {
-    try {
-      thread = std::thread{[this, &system] {
-        run.run(system, nullptr);
-        over.count_down();
-      }};
-      return {};
-    } catch (const std::system_error& problem) {
-      return failure(ec::spawn, std::string{"no thread: "} + problem.what());
-    }
+    TROUPE_TRY(thread, start_user_thread([this, &system] {
+                 run.run(system, nullptr);
+                 over.count_down();
+               }));
+    return {};
   }
 
   run_request request;

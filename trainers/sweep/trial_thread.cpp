@@ -1,7 +1,6 @@
 #include "troupe/trainers/sweep/trial_thread.hpp"
 
-#include <system_error>
-
+#include "troupe/runtime/process/threads.hpp"
 #include "troupe/trainers/run_parts.hpp"
 
 namespace troupe::internal {
@@ -10,15 +9,10 @@ expected<std::unique_ptr<trial_thread>>
 trial_thread::start(trial x, run_request request, surroundings around) {
   std::unique_ptr<trial_thread> result{
     new trial_thread{std::move(x), std::move(around)}};
-  try {
-    // With the caller's signal mask, which programs that callbacks start have.
-    result->thread_ =
-      std::thread{[self = result.get(), request = std::move(request)] {
-        self->serve(request);
-      }};
-  } catch (const std::system_error& problem) {
-    return failure(ec::spawn, std::string{"no thread: "} + problem.what());
-  }
+  TROUPE_TRY(result->thread_, start_user_thread([self = result.get(),
+                                                 request = std::move(request)] {
+               self->serve(request);
+             }));
   return result;
 }
 

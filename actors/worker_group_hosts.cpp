@@ -9,6 +9,7 @@
 #include "troupe/actors/worker_group.hpp"
 #include "troupe/runtime/config/rank_shares.hpp"
 #include "troupe/runtime/text.hpp"
+#include "troupe/runtime/unix_time.hpp"
 
 namespace troupe::internal {
 
@@ -103,16 +104,14 @@ void worker_group_state::note_host(const host_notice& x) {
 
 void worker_group_state::let_leave(std::string why,
                                    std::chrono::milliseconds grace) {
-  using namespace std::chrono;
   if (!attempt || attempt->tracker.end_ordered())
     return;
-  auto end = duration_cast<milliseconds>(
-    (system_clock::now() + grace).time_since_epoch());
-  if (!attempt->leaves.continue_later(std::move(why), end.count()))
+  auto end = unix_ms(std::chrono::system_clock::now() + grace);
+  if (!attempt->leaves.continue_later(std::move(why), end))
     return;
   // The processes need a moment to end before the host does.
   auto limit = std::max(grace - args.plan.stop_timeout, grace / 2);
-  after(limit, [this, end = end.count()] {
+  after(limit, [this, end] {
     if (attempt->tracker.end_ordered())
       return;
     if (auto why = attempt->leaves.time_is_over(end))

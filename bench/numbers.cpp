@@ -6,6 +6,8 @@
 #include <cstdio>
 #include <stdexcept>
 
+#include "troupe/runtime/unix_time.hpp"
+
 namespace troupe::internal::bench {
 
 double now() {
@@ -14,9 +16,8 @@ double now() {
 }
 
 double monotonic(double seconds_since_1970) {
-  std::chrono::duration<double> wall =
-    std::chrono::system_clock::now().time_since_epoch();
-  return now() - (wall.count() - seconds_since_1970);
+  auto wall = unix_seconds(std::chrono::system_clock::now());
+  return now() - (wall - seconds_since_1970);
 }
 
 double quantile(std::vector<double> samples, double q) {

@@ -15,6 +15,13 @@ inline std::int64_t unix_ms(std::chrono::system_clock::time_point x) {
     .count();
 }
 
+/// The same in microseconds.
+inline std::int64_t unix_us(std::chrono::system_clock::time_point x) {
+  return std::chrono::duration_cast<std::chrono::microseconds>(
+           x.time_since_epoch())
+    .count();
+}
+
 /// Seconds since 1970, UTC.
 inline double unix_seconds(std::chrono::system_clock::time_point x) {
   return std::chrono::duration<double>(x.time_since_epoch()).count();

@@ -211,8 +211,8 @@ sink_result result_json_sink::finish(run_status_kind,
 
 std::string result_json_sink::state() const {
   return json::document{{"size", size_.value_or(0)},
-                        {"last_us", us(clock_.last.time_since_epoch())},
-                        {"restore_us", us(clock_.restore.time_since_epoch())},
+                        {"last_us", unix_us(clock_.last)},
+                        {"restore_us", unix_us(clock_.restore)},
                         {"total_us", us(clock_.total)},
                         {"iterations", clock_.iterations}}
     .dump();

@@ -11,6 +11,7 @@
 #include "troupe/runtime/storage/append_file.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/text.hpp"
+#include "troupe/runtime/unix_time.hpp"
 
 namespace troupe::internal {
 
@@ -26,12 +27,6 @@ constexpr int max_same_failures = 5;
 /// refused for it. A server that restarts, with its database, needs a minute or
 /// two.
 constexpr auto min_suspect_time = std::chrono::minutes{2};
-
-std::int64_t unix_us(std::chrono::system_clock::time_point x) {
-  return std::chrono::duration_cast<std::chrono::microseconds>(
-           x.time_since_epoch())
-    .count();
-}
 
 bool is_end(const tracker_record& x) {
   return std::holds_alternative<run_end_record>(x.content);

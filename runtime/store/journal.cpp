@@ -13,6 +13,7 @@
 #include "troupe/runtime/store/journal_line.hpp"
 #include "troupe/runtime/store/journal_reader.hpp"
 #include "troupe/runtime/text.hpp"
+#include "troupe/runtime/unix_time.hpp"
 
 namespace troupe::internal {
 
@@ -145,10 +146,7 @@ expected<void> journal::write_line() {
 }
 
 std::int64_t journal::next_time() noexcept {
-  using namespace std::chrono;
-  auto now = std::int64_t{
-    duration_cast<microseconds>(system_clock::now().time_since_epoch())
-      .count()};
+  auto now = unix_us(std::chrono::system_clock::now());
   if (now > last_time_us_) {
     ahead_us_ = 0;
   } else {

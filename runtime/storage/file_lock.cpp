@@ -92,4 +92,21 @@ void own_lock::reset() noexcept {
   file_.reset();
 }
 
+expected<signed_lock> take_signed_lock(const held_folder& folder,
+                                       const std::string& name,
+                                       std::string_view owner) {
+  constexpr std::size_t max_owner_bytes = 4096;
+  TROUPE_TRY(auto lock, own_lock::open(folder, name, O_RDWR | O_CREAT, "open"));
+  auto& file = lock.file();
+  auto path = folder.path() / name;
+  TROUPE_TRY(auto taken, lock_file(file, path));
+  if (!taken)
+    // Written after the lock was taken: a reader may find it empty.
+    return signed_lock{
+      {}, read_open_file(file, path, max_owner_bytes).value_or("")};
+  if (::ftruncate(file.get(), 0) == 0)
+    (void) !::pwrite(file.get(), owner.data(), owner.size(), 0);
+  return signed_lock{std::move(lock), {}};
+}
+
 } // namespace troupe::internal

@@ -2,6 +2,9 @@
 
 #include <sys/file.h>
 
+#include <string>
+#include <string_view>
+
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/fs.hpp"
 #include "troupe/runtime/process/descriptor.hpp"
@@ -45,5 +48,18 @@ private:
 
   unique_fd file_;
 };
+
+/// The lock of a file that names its owner.
+struct signed_lock {
+  own_lock lock;      ///< Empty: another process has it.
+  std::string holder; ///< What that process wrote; empty if it has not yet.
+};
+
+/// Opens or creates the file *name* of *folder*, takes its lock without waiting
+/// and writes *owner* into it. What is written is for the sentences of others
+/// only: a full disk does no harm.
+expected<signed_lock> take_signed_lock(const held_folder& folder,
+                                       const std::string& name,
+                                       std::string_view owner);
 
 } // namespace troupe::internal

@@ -145,24 +145,14 @@ expected<std::unique_ptr<run_folder>> run_folder::take(held_folder folder) {
 }
 
 expected<void> run_folder::take_lock() {
-  auto path = folder_.path() / run_layout::lock;
-  TROUPE_TRY(auto lock, own_lock::open(folder_, run_layout::lock,
-                                       O_RDWR | O_CREAT, "open"));
-  auto& file = lock.file();
-  TROUPE_TRY(auto taken, lock_file(file, path));
-  if (!taken) {
-    // Written after the lock was taken: a reader may find it empty.
-    auto holder = read_open_file(file, path, max_claim_bytes);
+  TROUPE_TRY(auto taken,
+             take_signed_lock(folder_, run_layout::lock, to_string(me_)));
+  if (!taken.lock)
     return failure(
       ec::conflict,
       "the run " + folder_.path().string() + " is held by "
-        + (holder && !holder->empty() ? *holder : "another process"));
-  }
-  auto me = to_string(me_);
-  if (::ftruncate(file.get(), 0) != 0
-      || ::pwrite(file.get(), me.data(), me.size(), 0) < 0)
-    return tl::unexpected{storage_error("write", path, errno)};
-  lock_ = std::move(lock);
+        + (taken.holder.empty() ? "another process" : taken.holder));
+  lock_ = std::move(taken.lock);
   failpoint("lock.written");
   return {};
 }

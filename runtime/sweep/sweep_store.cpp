@@ -22,7 +22,6 @@ constexpr const char* lock_name = "sweep.lock";
 
 /// Far more than a space of thousands of params needs.
 constexpr std::size_t max_description_bytes = 64 * 1024 * 1024;
-constexpr std::size_t max_holder_bytes = 4096;
 constexpr std::size_t max_journal_bytes = std::size_t{4} * 1024 * 1024 * 1024;
 
 constexpr const char* started = "sweep_begun";
@@ -238,26 +237,17 @@ expected<sweep_content> read_sweep(const fs::path& path) {
 }
 
 expected<own_lock> lock_sweep(const held_folder& folder) {
-  TROUPE_TRY(auto lock,
-             own_lock::open(folder, lock_name, O_RDWR | O_CREAT, "open"));
-  auto path = folder.path() / lock_name;
-  TROUPE_TRY(auto taken, lock_file(lock.file(), path));
-  if (!taken) {
-    // Written after the lock was taken: a reader may find it empty.
-    auto holder = read_open_file(lock.file(), path, max_holder_bytes);
-    if (holder && *holder == to_string(own_identity()))
-      return failure(ec::conflict, "this process runs the sweep in "
-                                     + folder.path().string() + " already");
-    return failure(ec::conflict, concat("another process runs the sweep in ",
-                                        folder.path().string(),
-                                        holder && !holder->empty() ? ": " : "",
-                                        holder.value_or("")));
-  }
-  // For that sentence only: a full disk does no harm.
   auto me = to_string(own_identity());
-  if (::ftruncate(lock.file().get(), 0) == 0)
-    (void) !::pwrite(lock.file().get(), me.data(), me.size(), 0);
-  return lock;
+  TROUPE_TRY(auto taken, take_signed_lock(folder, lock_name, me));
+  auto& [lock, holder] = taken;
+  if (lock)
+    return std::move(lock);
+  if (holder == me)
+    return failure(ec::conflict, "this process runs the sweep in "
+                                   + folder.path().string() + " already");
+  return failure(ec::conflict, concat("another process runs the sweep in ",
+                                      folder.path().string(),
+                                      holder.empty() ? "" : ": ", holder));
 }
 
 expected<std::vector<std::string>>

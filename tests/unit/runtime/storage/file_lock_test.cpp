@@ -54,6 +54,16 @@ TEST_F(file_lock_test, no_child_gets_a_lock_that_is_being_opened) {
   EXPECT_EQ(got_one, 0);
 }
 
+TEST_F(file_lock_test, a_signed_lock_names_its_owner_to_who_comes_later) {
+  auto folder = held_folder::open(storage.path()).value();
+  write_bytes(storage / "lock", "an earlier owner");
+  auto first = take_signed_lock(folder, "lock", "pid 7").value();
+  EXPECT_TRUE(first.lock);
+  auto second = take_signed_lock(folder, "lock", "pid 8").value();
+  EXPECT_FALSE(second.lock);
+  EXPECT_EQ(second.holder, "pid 7");
+}
+
 // Its owner may still close the number, which must not be another file's then.
 TEST_F(file_lock_test, a_child_without_a_free_descriptor_keeps_the_numbers) {
   auto folder = held_folder::open(storage.path()).value();

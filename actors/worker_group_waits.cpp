@@ -18,26 +18,38 @@ namespace {
 /// How long a host may take to say what its ranks show.
 constexpr auto look_patience = std::chrono::seconds{5};
 
+/// Asks all *agents*, by the number of their host. Calls *learn* with each
+/// number and answer, and *done* once each has answered or has failed to.
+template <class Answer, class Self, class Agents, class Question, class Learn>
+void ask_each(Self self, const Agents& agents, const Question& question,
+              Learn learn, std::function<void()> done) {
+  auto one_less = [left = std::make_shared<std::size_t>(agents.size()),
+                   done = std::move(done)] {
+    if (--*left == 0)
+      done();
+  };
+  for (auto& [host, agent] : agents)
+    request(self, agent, look_patience, question)
+      .then(
+        [learn, one_less, host = host](Answer& x) {
+          learn(host, x);
+          one_less();
+        },
+        [one_less](const caf::error&) { one_less(); });
+}
+
 } // namespace
 
 // -- looks at the ranks
 
 void worker_group_state::ask_hosts(const std::vector<int>& examined,
                                    std::function<void()> f) {
-  auto number = attempt ? attempt->number : 0;
-  auto left = std::make_shared<std::size_t>(agents->size());
-  auto done = [left, f = std::move(f)] {
-    if (--*left == 0)
-      f();
-  };
-  for (auto& [host, agent] : *agents)
-    request(self, agent, look_patience, look_at_ranks{number, examined})
-      .then(
-        [this, done, i = host, vitals = !examined.empty()](host_snapshots& x) {
-          learn(i, x, vitals);
-          done();
-        },
-        [done](const caf::error&) { done(); });
+  look_at_ranks question{attempt ? attempt->number : 0, examined};
+  auto vitals = !examined.empty();
+  ask_each<host_snapshots>(
+    self, *agents, question,
+    [this, vitals](auto host, host_snapshots& x) { learn(host, x, vitals); },
+    std::move(f));
 }
 
 void worker_group_state::look(const std::vector<int>& examined,
@@ -156,19 +168,15 @@ void worker_group_state::show_stacks_of(
     return;
   }
   auto shown = std::make_shared<std::vector<int>>();
-  auto left = std::make_shared<std::size_t>(agents->size());
-  auto done = [this, shown, left, f = std::move(f), number = attempt->number] {
-    if (--*left == 0 && attempt.is(number))
-      f(*shown);
-  };
-  for (auto& [host, agent] : *agents)
-    request(self, agent, look_patience, show_stacks{attempt->number, ranks})
-      .then(
-        [shown, done](const stacks_shown& x) {
-          shown->insert(shown->end(), x.ranks.begin(), x.ranks.end());
-          done();
-        },
-        [done](const caf::error&) { done(); });
+  ask_each<stacks_shown>(
+    self, *agents, show_stacks{attempt->number, ranks},
+    [shown](auto, const stacks_shown& x) {
+      shown->insert(shown->end(), x.ranks.begin(), x.ranks.end());
+    },
+    [this, shown, f = std::move(f), number = attempt->number] {
+      if (attempt.is(number))
+        f(*shown);
+    });
 }
 
 void worker_group_state::act_on(const hang_verdict& verdict,

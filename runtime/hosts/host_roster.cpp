@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
-#include <random>
 #include <utility>
 
 #include "troupe/runtime/hosts/host_list.hpp"
@@ -72,8 +71,7 @@ std::string clock_warning(const agent_facts& x,
 
 agent_facts own_agent_facts() {
   agent_facts result;
-  std::random_device random;
-  result.incarnation = std::uint64_t{random()} << 32 | random();
+  result.incarnation = random_bits();
   auto process = own_identity();
   result.host = process.host;
   result.boot = process.boot;

@@ -12,6 +12,7 @@
 #include <fstream>
 #include <memory>
 #include <optional>
+#include <random>
 #include <sstream>
 #include <string>
 
@@ -64,6 +65,11 @@ process_identity own_identity() {
   auto me = status_fields_of("self");
   return {own_host_name(), first_line_of("/proc/sys/kernel/random/boot_id"),
           ::getpid(), me ? me->start : "0"};
+}
+
+std::uint64_t random_bits() {
+  std::random_device random;
+  return std::uint64_t{random()} << 32 | random();
 }
 
 bool is_alive(const process_identity& x) {

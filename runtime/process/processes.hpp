@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <chrono>
+#include <cstdint>
 #include <optional>
 #include <stop_token>
 #include <string>
@@ -29,6 +30,10 @@ std::string own_host_name();
 
 /// This process.
 process_identity own_identity();
+
+/// 64 random bits that tell what this process makes, such as a run or an
+/// attempt, from what any other makes. Not good enough for secrets.
+std::uint64_t random_bits();
 
 /// Whether *x*, a process of this host, has not ended. One whose parent has not
 /// collected it yet has.

@@ -7,7 +7,6 @@
 #include <cerrno>
 #include <future>
 #include <optional>
-#include <random>
 #include <stop_token>
 #include <string>
 #include <system_error>
@@ -40,11 +39,6 @@ expected<std::string> place_of(const unique_fd& file, const fs::path& path) {
   if (::fstat(file.get(), &found) != 0)
     return tl::unexpected{storage_error("look up", path, errno)};
   return to_text(found.st_dev) + to_text(found.st_ino);
-}
-
-std::uint64_t new_token() {
-  std::random_device random;
-  return std::uint64_t{random()} << 32 | random();
 }
 
 /// Opens the file behind *x* again: locks belong to the open file.
@@ -259,7 +253,7 @@ expected<own_lock> replaced(const own_lock& old, const held_folder& run,
                             const fs::path& path, const std::string& hosts,
                             const store_event_listener& note) {
   TROUPE_TRY_VOID(note({"ranks_abandoned", {{"hosts", hosts}}, false, {}}));
-  auto unused = new_token();
+  auto unused = random_bits();
   TROUPE_TRY_VOID(write_token(old.file(), path, unused));
   TROUPE_TRY_VOID(run.replace_file(run_layout::ranks, attempt_value(unused)));
   return own_lock::open(run, run_layout::ranks, O_RDWR | O_CREAT, "open");
@@ -292,7 +286,7 @@ expected<void> ranks_lock::begin(const held_folder& run,
       take_alone(opened, path, limit, given_up, note, no_abandoned_hosts));
   }
   auto& file = opened.file();
-  auto token = new_token();
+  auto token = random_bits();
   TROUPE_TRY_VOID(write_token(file, path, token));
   TROUPE_TRY(auto shared, lock_file(file, path, LOCK_SH));
   if (!shared)

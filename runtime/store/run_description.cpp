@@ -6,7 +6,6 @@
 
 #include <cerrno>
 #include <chrono>
-#include <random>
 
 #include "troupe/runtime/process/processes.hpp"
 #include "troupe/runtime/process/start_program.hpp"
@@ -72,10 +71,9 @@ std::vector<std::string> changes_between(const run_description& before,
 } // namespace
 
 std::string new_id() {
-  std::random_device random;
   std::string result;
-  for (int i = 0; i < 4; ++i)
-    append_hex(result, random());
+  append_hex(result, random_bits());
+  append_hex(result, random_bits());
   return result;
 }
 

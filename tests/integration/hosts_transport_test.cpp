@@ -13,16 +13,15 @@
 #include <gtest/gtest.h>
 
 #include "tests/actors/door/door_fixture.hpp"
+#include "tests/support/own_system.hpp"
 #include "troupe/actors/compat/messaging.hpp"
 #include "troupe/actors/door/dial.hpp"
 #include "troupe/actors/door/tls_link.hpp"
 #include "troupe/actors/protocol/messages.hpp"
-#include "troupe/actors/protocol/register_messages.hpp"
 #include "troupe/actors/protocol/type_ids.hpp"
 #include "troupe/actors/transport/connect.hpp"
 #include "troupe/actors/transport/private_endpoint.hpp"
 #include "troupe/actors/transport/resumable_link.hpp"
-#include "troupe/actors/transport/system_config.hpp"
 
 namespace troupe::internal::test {
 
@@ -51,7 +50,6 @@ ledger_actor::behavior_type ledger(ledger_actor::pointer,
 class hosts_transport_test : public door_test {
 protected:
   hosts_transport_test() {
-    register_messages();
     auto made = open_private_endpoint(
       driver, actor, [this](const std::string& x) { refused.set_value(x); });
     endpoint.emplace(std::move(*made));
@@ -92,15 +90,13 @@ protected:
   std::atomic<int> client_socket = -1; // of the latest accepted
   std::promise<std::string> refused;
   std::promise<caf::strong_actor_ptr> introduced;
-  system_config driver_config;
-  caf::actor_system driver{driver_config};
+  own_system driver;
   ledger_actor actor = driver.spawn(ledger, &introduced);
   std::optional<private_endpoint> endpoint;
 };
 
 TEST_F(hosts_transport_test, a_message_of_the_protocol_reaches_another_host) {
-  system_config config;
-  caf::actor_system agent{config};
+  own_system agent;
   auto found = connected(agent);
   ASSERT_TRUE(found) << found.error().message;
   commit_batch batch;
@@ -115,8 +111,7 @@ TEST_F(hosts_transport_test, a_message_of_the_protocol_reaches_another_host) {
 }
 
 TEST_F(hosts_transport_test, a_message_larger_than_any_buffer_arrives_whole) {
-  system_config config;
-  caf::actor_system agent{config};
+  own_system agent;
   auto found = connected(agent);
   ASSERT_TRUE(found) << found.error().message;
   std::string text(8 * 1024 * 1024, ' ');
@@ -125,8 +120,7 @@ TEST_F(hosts_transport_test, a_message_larger_than_any_buffer_arrives_whole) {
 }
 
 TEST_F(hosts_transport_test, strangers_at_the_door_disturb_no_connection) {
-  system_config config;
-  caf::actor_system agent{config};
+  own_system agent;
   auto found = connected(agent);
   ASSERT_TRUE(found) << found.error().message;
   for (int i = 0; i < 300; ++i) {
@@ -138,12 +132,10 @@ TEST_F(hosts_transport_test, strangers_at_the_door_disturb_no_connection) {
 }
 
 TEST_F(hosts_transport_test, several_agents_are_served) {
-  std::vector<std::unique_ptr<system_config>> configs;
-  std::vector<std::unique_ptr<caf::actor_system>> agents;
+  std::vector<std::unique_ptr<own_system>> agents;
   std::vector<ledger_actor> found;
   for (int i = 0; i < 4; ++i) {
-    configs.push_back(std::make_unique<system_config>());
-    agents.push_back(std::make_unique<caf::actor_system>(*configs.back()));
+    agents.push_back(std::make_unique<own_system>());
     auto x = connected(*agents.back());
     ASSERT_TRUE(x) << x.error().message;
     found.push_back(*x);
@@ -153,8 +145,7 @@ TEST_F(hosts_transport_test, several_agents_are_served) {
 }
 
 TEST_F(hosts_transport_test, actors_behind_a_broken_connection_are_down) {
-  system_config config;
-  caf::actor_system agent{config};
+  own_system agent;
   auto found = connected(agent);
   ASSERT_TRUE(found) << found.error().message;
   caf::scoped_actor self{agent};
@@ -167,8 +158,7 @@ TEST_F(hosts_transport_test, actors_behind_a_broken_connection_are_down) {
 
 // The other side may be frozen: it has no part in this.
 TEST_F(hosts_transport_test, a_process_that_is_cut_off_is_down_on_both_sides) {
-  system_config config, other_config;
-  caf::actor_system lost{config}, kept{other_config};
+  own_system lost, kept;
   auto found = connected(lost);
   auto other = connected(kept);
   ASSERT_TRUE(found && other);
@@ -244,8 +234,7 @@ protected:
 };
 
 TEST_F(broken_link_test, messages_arrive_once_although_the_connection_breaks) {
-  system_config config;
-  caf::actor_system agent{config};
+  own_system agent;
   auto found = connected_over_relay(agent);
   ASSERT_TRUE(found) << found.error().message;
   std::string text(50'000, 'x');
@@ -259,8 +248,7 @@ TEST_F(broken_link_test, messages_arrive_once_although_the_connection_breaks) {
 }
 
 TEST_F(broken_link_test, ends_if_the_driver_has_given_it_up) {
-  system_config config;
-  caf::actor_system agent{config};
+  own_system agent;
   auto found = connected_over_relay(agent);
   ASSERT_TRUE(found) << found.error().message;
   caf::scoped_actor self{agent};
@@ -279,8 +267,7 @@ TEST_F(hosts_transport_test, a_broken_frame_ends_its_connection_only) {
   EXPECT_NE(refused.get_future().get().find("handshake"), std::string::npos);
   while (!hear(*broken->channel).empty())
     ;
-  system_config config;
-  caf::actor_system agent{config};
+  own_system agent;
   auto found = connected(agent);
   ASSERT_TRUE(found) << found.error().message;
   EXPECT_EQ(ask(agent, *found, "hello"), "hello");

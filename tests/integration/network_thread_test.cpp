@@ -19,6 +19,7 @@
 #include <caf/typed_event_based_actor.hpp>
 #include <gtest/gtest.h>
 
+#include "tests/support/own_system.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "troupe/actors/compat/messaging.hpp"
 #include "troupe/actors/transport/connect.hpp"
@@ -48,8 +49,7 @@ public:
     child_ = fork();
     if (child_ == 0) {
       prctl(PR_SET_PDEATHSIG, SIGKILL);
-      system_config config;
-      caf::actor_system system{config};
+      own_system system;
       auto socket = publish(system, system.spawn(half), path);
       if (!socket || write(ready[1], "r", 1) != 1)
         _exit(1);
@@ -207,8 +207,7 @@ TEST(network_test, actors_that_never_rest_keep_no_socket_waiting) {
   test::private_folder folder;
   half_server server{folder.path() / "half"};
   ASSERT_TRUE(server.up());
-  system_config config;
-  caf::actor_system system{config};
+  own_system system;
   auto half = connect<half_actor>(system, folder.path() / "half");
   ASSERT_TRUE(half) << half.error().message;
   players game{system};

@@ -12,14 +12,14 @@
 
 #include "tests/integration/transport_fixture.hpp"
 #include "tests/support/child.hpp"
+#include "tests/support/own_system.hpp"
 #include "tests/support/sanitized.hpp"
 
 namespace troupe::internal::test {
 
 TEST_F(transport_test, an_actor_of_another_interface_is_an_error) {
   echo_server server{path};
-  system_config config;
-  caf::actor_system client{config};
+  own_system client;
   auto found = connect<doubler_actor>(client, path);
   ASSERT_FALSE(found);
   EXPECT_EQ(found.error().code, ec::protocol);
@@ -27,8 +27,7 @@ TEST_F(transport_test, an_actor_of_another_interface_is_an_error) {
 }
 
 TEST_F(transport_test, a_path_without_a_listener_is_an_error) {
-  system_config config;
-  caf::actor_system client{config};
+  own_system client;
   auto found = connect<echo_actor>(client, path);
   ASSERT_FALSE(found);
   EXPECT_EQ(found.error().code, ec::protocol);
@@ -79,8 +78,7 @@ TEST_F(transport_test, a_killed_server_gives_way_to_the_next_one) {
   ASSERT_TRUE(fs::exists(path));
   echo_server server{path};
   ASSERT_TRUE(server.socket) << server.socket.error().message;
-  system_config config;
-  caf::actor_system client{config};
+  own_system client;
   auto found = connect<echo_actor>(client, path);
   ASSERT_TRUE(found) << found.error().message;
   EXPECT_EQ(ask(client, *found, "hello"), "hello");
@@ -146,8 +144,7 @@ TEST_F(transport_test, a_stopped_server_is_a_timeout) {
   kill(server, SIGSTOP);
   waitpid(server, nullptr, WUNTRACED);
   {
-    system_config config;
-    caf::actor_system client{config};
+    own_system client;
     auto found = connect<echo_actor>(client, path, 100ms);
     ASSERT_FALSE(found);
     EXPECT_EQ(found.error().code, ec::timeout);
@@ -159,8 +156,7 @@ TEST_F(transport_test, a_stopped_server_is_a_timeout) {
 TEST_F(transport_test, a_killed_peer_is_down) {
   auto server = serve_in_child(path);
   ASSERT_GT(server, 0);
-  system_config config;
-  caf::actor_system client{config};
+  own_system client;
   auto found = connect<echo_actor>(client, path);
   ASSERT_TRUE(found) << found.error().message;
   caf::scoped_actor self{client};
@@ -205,8 +201,7 @@ TEST_F(transport_test, a_process_of_another_user_is_refused_unread) {
 
 TEST_F(transport_test, noise_ends_its_connection_and_nothing_else) {
   std::promise<std::string> reason;
-  system_config server_config;
-  caf::actor_system system{server_config};
+  own_system system;
   auto actor = system.spawn(echo);
   auto endpoint = publish(system, actor, path,
                           [&](const std::string& x) { reason.set_value(x); });
@@ -220,8 +215,7 @@ TEST_F(transport_test, noise_ends_its_connection_and_nothing_else) {
   send_all(socket, noise);
   await_close(socket);
   EXPECT_NE(reason.get_future().get().find("handshake"), std::string::npos);
-  system_config config;
-  caf::actor_system client{config};
+  own_system client;
   auto found = connect<echo_actor>(client, path);
   ASSERT_TRUE(found) << found.error().message;
   EXPECT_EQ(ask(client, *found, "hello"), "hello");
@@ -256,8 +250,7 @@ TEST_F(transport_test, what_a_frame_announces_is_not_allocated) {
     send_all(idle.back(), greeting);
     send_all(idle.back(), frame(message_type::direct_message, 4u << 20));
   }
-  system_config config;
-  caf::actor_system client{config};
+  own_system client;
   auto found = connect<echo_actor>(client, path);
   ASSERT_TRUE(found) << found.error().message;
   EXPECT_EQ(ask(client, *found, "hello"), "hello");
@@ -269,8 +262,7 @@ TEST_F(transport_test, nothing_is_left_behind) {
   auto before = open_descriptors();
   {
     echo_server server{path};
-    system_config config;
-    caf::actor_system client{config};
+    own_system client;
     auto found = connect<echo_actor>(client, path);
     ASSERT_TRUE(found) << found.error().message;
     EXPECT_FALSE(connect<doubler_actor>(client, path));

@@ -18,11 +18,11 @@
 #include <caf/typed_event_based_actor.hpp>
 #include <gtest/gtest.h>
 
+#include "tests/support/own_system.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "troupe/actors/compat/messaging.hpp"
 #include "troupe/actors/transport/connect.hpp"
 #include "troupe/actors/transport/published_socket.hpp"
-#include "troupe/actors/transport/system_config.hpp"
 #include "troupe/actors/transport/unix_endpoint.hpp"
 #include "troupe/runtime/process/descriptor.hpp"
 
@@ -60,8 +60,7 @@ struct echo_server {
 
   std::mutex mutex;
   std::vector<std::string> refused_;
-  system_config config;
-  caf::actor_system system{config};
+  own_system system;
   echo_actor actor;
   expected<published_socket> socket;
 };

@@ -8,6 +8,7 @@
 
 #include "tests/integration/transport_fixture.hpp"
 #include "tests/support/named_sockets.hpp"
+#include "tests/support/own_system.hpp"
 #include "troupe/actors/transport/byte_link.hpp"
 #include "troupe/actors/transport/network_thread.hpp"
 #include "troupe/actors/transport/private_endpoint.hpp"
@@ -18,8 +19,7 @@ namespace troupe::internal::test {
 
 TEST_F(transport_test, an_actor_answers_another_system) {
   echo_server server{path};
-  system_config config;
-  caf::actor_system client{config};
+  own_system client;
   auto found = connect<echo_actor>(client, path);
   ASSERT_TRUE(found) << found.error().message;
   EXPECT_EQ(ask(client, *found, "hello"), "hello");
@@ -34,8 +34,7 @@ TEST_F(transport_test, eight_processes_meet_at_one_server) {
       char byte;
       if (read(go[0], &byte, 1) != 1)
         return 1;
-      system_config config;
-      caf::actor_system system{config};
+      own_system system;
       auto found = connect<echo_actor>(system, path);
       return found
                  && ask(system, *found, std::to_string(i)) == std::to_string(i)
@@ -52,8 +51,7 @@ TEST_F(transport_test, eight_processes_meet_at_one_server) {
 
 TEST_F(transport_test, a_message_larger_than_any_socket_buffer_arrives_whole) {
   echo_server server{path};
-  system_config config;
-  caf::actor_system client{config};
+  own_system client;
   auto found = connect<echo_actor>(client, path);
   ASSERT_TRUE(found) << found.error().message;
   std::string text(2 * 1024 * 1024, ' ');
@@ -67,8 +65,7 @@ TEST_F(transport_test, two_sockets_of_one_system_lead_to_two_actors) {
   auto other = server.system.spawn(doubler);
   auto socket = publish(server.system, other, other_path);
   ASSERT_TRUE(socket) << socket.error().message;
-  system_config config;
-  caf::actor_system client{config};
+  own_system client;
   auto first = connect<echo_actor>(client, path);
   auto second = connect<doubler_actor>(client, other_path);
   ASSERT_TRUE(first) << first.error().message;
@@ -82,8 +79,7 @@ TEST_F(transport_test, a_tcp_port_of_the_same_system_stays_as_it_is) {
   auto port = server->system.middleman().publish(server->actor, 0, "127.0.0.1");
   ASSERT_TRUE(port);
   server->socket = failure(ec::stopped, "closed");
-  system_config config;
-  caf::actor_system client{config};
+  own_system client;
   auto found = client.middleman().remote_actor<echo_actor>("127.0.0.1", *port);
   ASSERT_TRUE(found);
   EXPECT_EQ(ask(client, *found, "hello"), "hello");
@@ -97,8 +93,7 @@ TEST_F(transport_test, an_actor_on_the_network_thread_answers_from_there) {
       return x == word && loop.thread_id() == std::this_thread::get_id();
     }};
   };
-  system_config config;
-  caf::actor_system system{config};
+  own_system system;
   auto actor = spawn_on_network_thread(system, where, "hello");
   caf::scoped_actor self{system};
   auto answer = false;
@@ -112,8 +107,7 @@ TEST_F(transport_test, an_actor_on_the_network_thread_answers_from_there) {
 
 TEST_F(transport_test,
        a_process_with_the_other_end_gets_through_a_private_endpoint) {
-  system_config server_config;
-  caf::actor_system system{server_config};
+  own_system system;
   auto actor = system.spawn(echo);
   auto before = named_sockets();
   auto endpoint = open_private_endpoint(system, actor);
@@ -122,8 +116,7 @@ TEST_F(transport_test,
   for (int i = 0; i < 3; ++i)
     ends.push_back(endpoint->new_connection().value());
   for (int i = 0; i < 3; ++i) {
-    system_config config;
-    caf::actor_system client{config};
+    own_system client;
     auto found = connect<echo_actor>(client, std::move(ends[i]));
     ASSERT_TRUE(found) << found.error().message;
     EXPECT_EQ(ask(client, *found, std::to_string(i)), std::to_string(i));
@@ -162,8 +155,7 @@ private:
 };
 
 TEST_F(transport_test, what_a_link_holds_already_is_read_without_an_event) {
-  system_config server_config;
-  caf::actor_system system{server_config};
+  own_system system;
   auto actor = system.spawn(echo);
   auto endpoint = open_private_endpoint(system, actor);
   ASSERT_TRUE(endpoint) << endpoint.error().message;
@@ -172,8 +164,7 @@ TEST_F(transport_test, what_a_link_holds_already_is_read_without_an_event) {
   auto size = ::recv(end.get(), greeting.data(), greeting.size(), 0);
   ASSERT_GT(size, 0);
   greeting.resize(static_cast<std::size_t>(size));
-  system_config config;
-  caf::actor_system client{config};
+  own_system client;
   auto found =
     connect<echo_actor>(client, std::make_unique<holding_link>(greeting));
   EXPECT_TRUE(found) << found.error().message;
@@ -182,8 +173,7 @@ TEST_F(transport_test, what_a_link_holds_already_is_read_without_an_event) {
 
 TEST_F(transport_test, noise_at_a_private_endpoint_ends_its_connection_only) {
   std::promise<std::string> reason;
-  system_config server_config;
-  caf::actor_system system{server_config};
+  own_system system;
   auto actor = system.spawn(echo);
   auto endpoint = open_private_endpoint(
     system, actor, [&](const std::string& x) { reason.set_value(x); });
@@ -193,8 +183,7 @@ TEST_F(transport_test, noise_at_a_private_endpoint_ends_its_connection_only) {
   send_all(noisy, caf::byte_buffer(1024, caf::byte_buffer::value_type{0xff}));
   await_close(noisy);
   EXPECT_NE(reason.get_future().get().find("handshake"), std::string::npos);
-  system_config config;
-  caf::actor_system client{config};
+  own_system client;
   auto found = connect<echo_actor>(client, std::move(good));
   ASSERT_TRUE(found) << found.error().message;
   EXPECT_EQ(ask(client, *found, "hello"), "hello");
@@ -204,15 +193,13 @@ TEST_F(transport_test, noise_at_a_private_endpoint_ends_its_connection_only) {
 TEST_F(transport_test, a_private_endpoint_leaves_nothing_behind) {
   auto before = open_descriptors();
   {
-    system_config server_config;
-    caf::actor_system system{server_config};
+    own_system system;
     auto actor = system.spawn(echo);
     auto endpoint = open_private_endpoint(system, actor);
     ASSERT_TRUE(endpoint) << endpoint.error().message;
     auto unused = endpoint->new_connection();
     auto used = endpoint->new_connection().value();
-    system_config config;
-    caf::actor_system client{config};
+    own_system client;
     EXPECT_FALSE(connect<doubler_actor>(client, std::move(used)));
     caf::anon_send_exit(actor, caf::exit_reason::kill);
   }

@@ -18,16 +18,15 @@
 #include <gtest/gtest.h>
 
 #include "tests/actors/door/door_fixture.hpp"
+#include "tests/support/own_system.hpp"
 #include "tests/support/tcp.hpp"
 #include "troupe/actors/compat/messaging.hpp"
 #include "troupe/actors/door/dial.hpp"
 #include "troupe/actors/door/ticket.hpp"
 #include "troupe/actors/door/tls_link.hpp"
-#include "troupe/actors/protocol/register_messages.hpp"
 #include "troupe/actors/transport/connect.hpp"
 #include "troupe/actors/transport/private_endpoint.hpp"
 #include "troupe/actors/transport/resumable_link.hpp"
-#include "troupe/actors/transport/system_config.hpp"
 
 namespace troupe::internal::test {
 
@@ -41,12 +40,6 @@ echo_actor::behavior_type echo() {
   return {[](std::string& x) { return std::move(x); }};
 }
 
-/// The actor system of a driver or an agent.
-struct own_system {
-  system_config config;
-  caf::actor_system system{config};
-};
-
 /// An agent's side of a link.
 std::unique_ptr<resumable_link> link_over(std::unique_ptr<tls_channel> first) {
   return std::make_unique<resumable_link>(make_link(std::move(first)),
@@ -57,10 +50,9 @@ std::unique_ptr<resumable_link> link_over(std::unique_ptr<tls_channel> first) {
 class host_door_test : public testing::Test {
 protected:
   host_door_test() {
-    register_messages();
     driver.emplace();
-    actor = driver->system.spawn(echo);
-    endpoint.emplace(*open_private_endpoint(driver->system, actor, {}));
+    actor = driver->spawn(echo);
+    endpoint.emplace(*open_private_endpoint(*driver, actor, {}));
     door = *host_door::open("run1", {}, 10s, {});
     own = *parse_ticket(door->ticket_text(), host_role::agent);
     own.addresses = {"127.0.0.1"};
@@ -82,11 +74,11 @@ protected:
   /// Asks the driver's actor over *link*.
   static std::string ask(std::unique_ptr<byte_link> link) {
     own_system agent;
-    auto found = connect<echo_actor>(agent.system, std::move(link));
+    auto found = connect<echo_actor>(agent, std::move(link));
     if (!found)
       return found.error().message;
     std::string result;
-    caf::scoped_actor self{agent.system};
+    caf::scoped_actor self{agent};
     request(self, *found, door_patience, std::string{"hello"})
       .receive([&](std::string& x) { result = std::move(x); },
                [&](const caf::error& x) { result = caf::to_string(x); });
@@ -175,8 +167,7 @@ TEST_F(host_door_test, waits_at_the_end_until_agents_have_left) {
   auto first = dialed();
   ASSERT_TRUE(first.channel);
   auto agent = std::make_unique<own_system>();
-  auto found =
-    connect<echo_actor>(agent->system, link_over(std::move(first.channel)));
+  auto found = connect<echo_actor>(*agent, link_over(std::move(first.channel)));
   ASSERT_TRUE(found) << found.error().message;
   auto ended = std::async(
     std::launch::async, [&] { door->end_connections(std::chrono::hours{1}); });
@@ -187,7 +178,7 @@ TEST_F(host_door_test, waits_at_the_end_until_agents_have_left) {
     is_taken = !hear(*late.channel).empty();
   }
   {
-    caf::scoped_actor self{agent->system};
+    caf::scoped_actor self{*agent};
     request(self, *found, door_patience, std::string{"hello"})
       .receive([](const std::string& x) { EXPECT_EQ(x, "hello"); },
                [](const caf::error& x) { ADD_FAILURE() << to_string(x); });

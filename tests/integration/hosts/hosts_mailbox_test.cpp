@@ -4,7 +4,7 @@
 
 #include "tests/integration/hosts/hosts_fixture.hpp"
 #include "tests/integration/run/mailbox_loop.hpp"
-#include "troupe/actors/transport/system_config.hpp"
+#include "tests/support/own_system.hpp"
 
 namespace troupe::internal::test {
 
@@ -35,8 +35,7 @@ std::string asked_all(caf::scoped_actor& self, const ranks_changed& known) {
 
 /// A service whose run has rank 1 on another host.
 int be_service(const std::string& folder) {
-  system_config settings;
-  caf::actor_system system{settings};
+  own_system system;
   train_options options;
   options.scaling = {.num_workers = 2, .agents = 1};
   options.run.name = "run";

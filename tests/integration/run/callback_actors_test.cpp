@@ -11,6 +11,7 @@
 
 #include "tests/integration/run/listener.hpp"
 #include "tests/integration/run/run_test.hpp"
+#include "tests/support/own_system.hpp"
 
 namespace troupe::internal::test {
 
@@ -89,9 +90,7 @@ TEST_F(callback_actor_test, another_process_receives_every_report_in_order) {
 TEST_F(callback_actor_test, another_process_sees_the_group_start_and_end) {
   listener peer{socket, file.string(), "observe"};
   ASSERT_TRUE(peer.is_ready());
-  register_messages();
-  system_config settings;
-  caf::actor_system system{settings};
+  own_system system;
   auto here = storage_ / "seen";
   auto given = options();
   given.run.callback_actors = {as_callback(system.spawn<caf::detached>(
@@ -149,9 +148,7 @@ TEST_F(callback_actor_test, one_that_is_not_there_is_refused_before_the_run) {
 }
 
 TEST_F(callback_actor_test, fit_runs_in_the_system_of_the_users_actor) {
-  register_messages();
-  system_config settings;
-  caf::actor_system system{settings};
+  own_system system;
   auto calls = std::make_shared<std::vector<std::string>>();
   auto actor = system.spawn<caf::detached>(recorder, calls);
   auto given = options();
@@ -164,10 +161,7 @@ TEST_F(callback_actor_test, fit_runs_in_the_system_of_the_users_actor) {
 }
 
 TEST_F(callback_actor_test, one_of_another_system_is_refused) {
-  register_messages();
-  system_config settings;
-  caf::actor_system one{settings};
-  caf::actor_system other{settings};
+  own_system one, other;
   auto calls = std::make_shared<std::vector<std::string>>();
   auto actor = other.spawn(recorder, calls);
   auto given = options();
@@ -182,9 +176,7 @@ TEST_F(callback_actor_test, one_of_another_system_is_refused) {
 TEST_F(callback_actor_test, a_connected_handle_works_in_a_system_of_the_users) {
   listener peer{socket, file.string()};
   ASSERT_TRUE(peer.is_ready());
-  register_messages();
-  system_config settings;
-  caf::actor_system system{settings};
+  own_system system;
   auto found = connect<user_callback_actor>(system, socket);
   ASSERT_TRUE(found) << found.error().message;
   auto given = options();
@@ -202,9 +194,7 @@ TEST_F(callback_actor_test, a_connected_handle_works_in_a_system_of_the_users) {
 }
 
 TEST_F(callback_actor_test, another_process_follows_and_ends_a_run) {
-  register_messages();
-  system_config settings;
-  caf::actor_system system{settings};
+  own_system system;
   auto handle =
     data_parallel_trainer{
       counting_loop, fault_plan{.steps = 1'000'000'000, .checkpoint_by = -1},
@@ -228,9 +218,7 @@ TEST_F(callback_actor_test, another_process_follows_and_ends_a_run) {
 }
 
 TEST_F(callback_actor_test, an_actor_ends_the_run_with_its_answer) {
-  register_messages();
-  system_config settings;
-  caf::actor_system system{settings};
+  own_system system;
   auto actor = system.spawn(
     [](user_callback_actor::pointer) -> user_callback_actor::behavior_type {
       return {
@@ -271,9 +259,7 @@ TEST_F(callback_actor_test, another_process_follows_an_inline_run) {
 }
 
 TEST_F(callback_actor_test, an_inline_run_is_in_the_system_of_the_users_actor) {
-  register_messages();
-  system_config settings;
-  caf::actor_system system{settings};
+  own_system system;
   auto calls = std::make_shared<std::vector<std::string>>();
   auto actor = system.spawn<caf::detached>(recorder, calls);
   auto given = options();

@@ -12,6 +12,7 @@
 
 #include <troupe/actors.hpp>
 
+#include "tests/support/own_system.hpp"
 #include "troupe/actors/compat/messaging.hpp"
 
 extern char** environ;
@@ -126,9 +127,7 @@ run_observer_actor::behavior_type observer(run_observer_actor::pointer self,
 
 int be_listener(const std::string& socket, const std::string& file,
                 const std::string& deed) {
-  register_messages();
-  system_config config;
-  caf::actor_system system{config};
+  own_system system;
   if (deed == "follow")
     return follow(system, socket, file);
   if (deed == "observe")

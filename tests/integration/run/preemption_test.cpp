@@ -16,6 +16,7 @@
 #include "tests/integration/run/report_hook.hpp"
 #include "tests/integration/run/run_test.hpp"
 #include "tests/integration/run/victim.hpp"
+#include "tests/support/own_system.hpp"
 #include "troupe/runtime/failpoint.hpp"
 #include "troupe/runtime/store/run_store.hpp"
 
@@ -174,9 +175,7 @@ class preemption_by_call : public run_test,
 };
 
 TEST_P(preemption_by_call, all_ranks_leave_after_the_same_report) {
-  register_messages();
-  system_config system_settings;
-  caf::actor_system system{system_settings};
+  own_system system;
   auto handle = data_parallel_trainer{
     report_until_preempted, fault_plan{.action = GetParam().action},
     train_options{
@@ -205,9 +204,7 @@ void run_until_asked(train_context& context) {
 
 TEST_P(preemption_by_call,
        loops_that_return_after_the_grace_have_not_finished) {
-  register_messages();
-  system_config system_settings;
-  caf::actor_system system{system_settings};
+  own_system system;
   auto handle = data_parallel_trainer{
     run_until_asked,
     train_options{
@@ -222,9 +219,7 @@ TEST_P(preemption_by_call,
 }
 
 TEST_P(preemption_by_call, the_end_is_stored_before_callbacks_are_through) {
-  register_messages();
-  system_config system_settings;
-  caf::actor_system system{system_settings};
+  own_system system;
   auto options = train_options{
     .scaling = {.num_workers = 2, .where = GetParam().where}, .run = config()};
   std::promise<void> go_on;
@@ -247,9 +242,7 @@ TEST_P(preemption_by_call, the_end_is_stored_before_callbacks_are_through) {
 
 TEST_P(preemption_by_call, limits_without_end_are_limits) {
   constexpr auto never = std::chrono::milliseconds::max();
-  register_messages();
-  system_config system_settings;
-  caf::actor_system system{system_settings};
+  own_system system;
   auto options = train_options{
     .scaling = {.num_workers = 2, .where = GetParam().where}, .run = config()};
   options.run.start_timeout = options.run.stop_timeout = never;
@@ -447,9 +440,7 @@ TEST_F(run_test, a_file_that_may_not_grow_is_an_error) {
 }
 
 TEST_F(run_test, ranks_that_never_report_are_ended_at_the_deadline) {
-  register_messages();
-  system_config system_settings;
-  caf::actor_system system{system_settings};
+  own_system system;
   auto options = train_options{.scaling = {.num_workers = 2}, .run = config()};
   options.run.stop_timeout = std::chrono::milliseconds{1};
   auto handle =

@@ -23,6 +23,7 @@
 #include "tests/integration/run/run_test.hpp"
 #include "tests/integration/run/victim.hpp"
 #include "tests/support/checkpoint_files.hpp"
+#include "tests/support/own_system.hpp"
 #include "troupe/actors/process_launcher.hpp"
 #include "troupe/runtime/process/descriptor.hpp"
 #include "troupe/runtime/process/shared_segment.hpp"
@@ -215,9 +216,7 @@ TEST_F(run_test, what_a_rank_has_started_ends_with_it) {
 }
 
 TEST_F(run_test, a_run_can_be_stopped_while_its_ranks_come_up) {
-  register_messages();
-  system_config system_settings;
-  caf::actor_system system{system_settings};
+  own_system system;
   for (int i = 0; i < 10; ++i) {
     auto handle =
       data_parallel_trainer{

@@ -16,6 +16,7 @@
 
 #include "tests/integration/run/mailbox_loop.hpp"
 #include "tests/integration/run/run_test.hpp"
+#include "tests/support/own_system.hpp"
 #include "tests/support/shared_descriptors.hpp"
 #include "troupe/actors/compat/messaging.hpp"
 
@@ -70,8 +71,7 @@ protected:
   }
 
   fs::path note = storage_ / "note";
-  system_config settings;
-  caf::actor_system system{settings};
+  own_system system;
   caf::scoped_actor self{system};
 };
 

@@ -15,6 +15,7 @@
 
 #include "tests/integration/run/run_test.hpp"
 #include "tests/support/child.hpp"
+#include "tests/support/own_system.hpp"
 #include "tests/support/sanitized.hpp"
 #include "troupe/actors/compat/messaging.hpp"
 #include "troupe/callbacks/csv/csv.hpp"
@@ -62,15 +63,7 @@ protected:
       });
   }
 
-private:
-  /// Before any actor system exists.
-  struct registration {
-    registration() { register_messages(); }
-  } registration_;
-  system_config settings_;
-
-protected:
-  caf::actor_system system_{settings_};
+  own_system system_;
 };
 
 TEST_F(service_test, a_service_starts_asks_and_stops_a_run_in_its_own_system) {
@@ -147,11 +140,9 @@ TEST_F(service_test, a_handle_ends_its_run_before_it_takes_another) {
 }
 
 TEST_F(run_test, a_run_whose_driver_dies_returns_an_error_and_resumes) {
-  register_messages();
   train_options options{.scaling = {.num_workers = 2}, .run = config()};
   {
-    system_config system_settings;
-    caf::actor_system system{system_settings};
+    own_system system;
     auto handle =
       data_parallel_trainer{counting_loop, fault_plan{.steps = 1'000'000'000},
                             options}

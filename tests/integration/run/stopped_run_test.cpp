@@ -8,6 +8,7 @@
 #include <troupe/actors.hpp>
 
 #include "tests/integration/run/run_test.hpp"
+#include "tests/support/own_system.hpp"
 #include "troupe/runtime/store/run_store.hpp"
 
 namespace troupe::internal::test {
@@ -131,9 +132,7 @@ TEST_F(stopped_run_test, is_not_finished_if_its_ranks_were_ended_before) {
     for (;;) // Something long.
       context.report({{"step", -1}});
   };
-  register_messages();
-  system_config system_settings;
-  caf::actor_system system{system_settings};
+  own_system system;
   train_options options{
     .scaling = {.num_workers = 2, .where = placement::in_process},
     .run = config()};

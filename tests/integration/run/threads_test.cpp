@@ -10,6 +10,7 @@
 #include <troupe/actors.hpp>
 
 #include "tests/integration/run/run_test.hpp"
+#include "tests/support/own_system.hpp"
 #include "troupe/actors/thread_launcher.hpp"
 #include "troupe/trainers/run_parts.hpp"
 
@@ -64,9 +65,7 @@ TEST_F(run_test, a_closure_that_cannot_be_copied_ends_the_run_not_the_program) {
 }
 
 TEST_F(run_test, a_closure_that_cannot_be_copied_is_an_error_of_a_start) {
-  register_messages();
-  system_config system_settings;
-  caf::actor_system system{system_settings};
+  own_system system;
   auto loop = [x = copied_with_effort{}](train_context&) {};
   data_parallel_trainer trainer{
     in_process_loop{loop},
@@ -107,9 +106,7 @@ TEST_F(run_test, an_inline_loop_is_waited_for_however_long_it_stays) {
 }
 
 TEST_F(run_test, a_lent_thread_returns_if_the_driver_dies) {
-  register_messages();
-  system_config system_settings;
-  caf::actor_system system{system_settings};
+  own_system system;
   auto thread = std::make_shared<lent_thread>();
   auto handle =
     prepare({{.num_workers = 0},
@@ -135,9 +132,7 @@ TEST_F(run_test, a_lent_thread_returns_if_the_driver_dies) {
 }
 
 TEST_F(run_test, a_run_without_workers_has_a_thread_of_its_own_in_a_service) {
-  register_messages();
-  system_config system_settings;
-  caf::actor_system system{system_settings};
+  own_system system;
   std::thread::id thread;
   auto loop = [&](train_context& context) {
     thread = std::this_thread::get_id();

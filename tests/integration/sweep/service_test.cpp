@@ -18,6 +18,7 @@
 #include "tests/integration/run/victim.hpp"
 #include "tests/integration/sweep/sweep_fixture.hpp"
 #include "tests/support/child.hpp"
+#include "tests/support/own_system.hpp"
 #include "tests/support/sanitized.hpp"
 
 namespace troupe::internal::test {
@@ -112,15 +113,7 @@ protected:
 
   fs::path go_ = storage_ / "go";
 
-private:
-  /// Before any actor system exists.
-  struct registration {
-    registration() { register_messages(); }
-  } registration_;
-  system_config settings_;
-
-protected:
-  caf::actor_system system_{settings_};
+  own_system system_;
 };
 
 TEST_F(sweep_service_test, two_at_once_tell_their_followers_how_they_end) {

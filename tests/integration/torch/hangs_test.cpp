@@ -13,6 +13,7 @@
 
 #include <troupe/actors.hpp>
 
+#include "tests/support/own_system.hpp"
 #include "tests/support/sanitized.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "troupe/trainers/rank_link.hpp"
@@ -195,9 +196,7 @@ constexpr auto missing = "collective 1: rank 1 is missing";
 } // namespace
 
 TEST_P(torch_hangs_test, a_rank_at_work_that_others_wait_for_is_named) {
-  register_messages();
-  system_config settings;
-  caf::actor_system system{settings};
+  own_system system;
   auto until = storage_ / "until";
   auto handle = trainer(until.string()).start(system);
   ASSERT_TRUE(handle) << handle.error().message;
@@ -288,9 +287,7 @@ TEST_P(torch_meetings_test, a_rank_that_never_comes_to_the_group_is_ended) {
 }
 
 TEST_P(torch_meetings_test, a_loop_with_a_reduction_under_way_may_report) {
-  register_messages();
-  system_config settings;
-  caf::actor_system system{settings};
+  own_system system;
   auto until = storage_ / "until";
   auto handle =
     torch_trainer{report_beside_a_reduction, until.string(), options()}.start(

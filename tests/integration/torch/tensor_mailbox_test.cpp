@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 #include <troupe/actors.hpp>
 
+#include "tests/support/own_system.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "troupe/actors/compat/messaging.hpp"
 #include "troupe/trainers/torch/tensor_message.hpp"
@@ -59,9 +60,7 @@ at::Tensor doubled(caf::scoped_actor& self, const caf::actor& rank,
 } // namespace
 
 TEST(tensor_mailbox_test, tensors_of_any_size_go_to_a_rank_and_back) {
-  register_messages();
-  system_config settings;
-  caf::actor_system system{settings};
+  own_system system;
   temporary_folder storage;
   train_options options{.scaling = {.num_workers = 1},
                         .run = {.name = "run", .storage_path = storage.path()}};

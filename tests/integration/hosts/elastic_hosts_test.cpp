@@ -10,7 +10,6 @@
 #include <troupe/train.hpp>
 
 #include "tests/integration/hosts/hosts_fixture.hpp"
-#include "troupe/runtime/store/journal_reader.hpp"
 
 namespace troupe::internal::test {
 
@@ -73,13 +72,9 @@ void epoch_loop(train_context& context, const epoch_plan& plan) {
 /// The driver of a test in *folder*, of a run that may have no failure.
 int be_driver(const std::string& folder, int min, int max, int agents,
               int stops, bool talks, int join_ms) {
-  run_config config;
-  config.name = "run";
-  config.storage_path = folder + "/storage";
-  config.agent_ticket = folder + "/ticket";
+  auto config = run_with_agents(folder);
   config.failure.max_failures = 0;
   config.checkpoint.num_to_keep = 2;
-  config.quiet = true;
   scaling_config scaling;
   scaling.num_workers = {min, max};
   scaling.agents = agents;
@@ -126,13 +121,10 @@ protected:
   /// Expects each sample once in all reports.
   void expect_each_sample_once() {
     std::map<int, int> seen;
-    auto reader =
-      journal_reader::open(folder_ / "storage/run/journal.jsonl").value();
-    while (auto entry = reader.next().value())
-      if (auto batch = std::get_if<journaled_batch>(&*entry))
-        for (auto& values : batch->values)
-          if (auto sample = values.find_number("sample"))
-            ++seen[static_cast<int>(*sample)];
+    for (auto& batch : batches())
+      for (auto& values : batch.values)
+        if (auto sample = values.find_number("sample"))
+          ++seen[static_cast<int>(*sample)];
     EXPECT_EQ(seen.size(), 24u);
     for (auto& [sample, times] : seen)
       EXPECT_EQ(times, 1) << "sample " << sample;

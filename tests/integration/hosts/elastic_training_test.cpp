@@ -10,7 +10,6 @@
 #include <torch/torch.h>
 
 #include "tests/integration/hosts/hosts_fixture.hpp"
-#include "troupe/runtime/store/journal_reader.hpp"
 #include "troupe/trainers/torch/data/data_loader.hpp"
 #include "troupe/trainers/torch/data_parallel/prepare_model.hpp"
 #include "troupe/trainers/torch/files/object_formats.hpp"
@@ -156,12 +155,9 @@ int be_elastic_driver(const std::string& folder, bool loses, bool waits) {
   torch_options options;
   options.scaling.num_workers = {2, 3};
   options.scaling.agents = 2;
-  options.run.name = "run";
-  options.run.storage_path = folder + "/storage";
-  options.run.agent_ticket = folder + "/ticket";
+  options.run = run_with_agents(folder);
   options.run.failure.max_failures = 0;
   options.run.checkpoint.num_to_keep = 2;
-  options.run.quiet = true;
   auto outcome =
     torch_trainer{train_elastic, elastic_training_plan{folder, loses, waits},
                   options}
@@ -217,17 +213,14 @@ protected:
   /// rank without one.
   std::vector<std::vector<std::int64_t>> reported_samples() const {
     std::vector<std::vector<std::int64_t>> result;
-    auto reader =
-      journal_reader::open(folder_ / "storage/run/journal.jsonl").value();
-    while (auto entry = reader.next().value())
-      if (auto batch = std::get_if<journaled_batch>(&*entry)) {
-        auto& step = result.emplace_back();
-        for (auto& values : batch->values)
-          step.push_back(static_cast<std::int64_t>(
-            values.find_number("sample").value_or(-1)));
-        if (std::ranges::count(step, -1) == std::ssize(step))
-          result.pop_back(); // The ranks only reported.
-      }
+    for (auto& batch : batches()) {
+      auto& step = result.emplace_back();
+      for (auto& values : batch.values)
+        step.push_back(
+          static_cast<std::int64_t>(values.find_number("sample").value_or(-1)));
+      if (std::ranges::count(step, -1) == std::ssize(step))
+        result.pop_back(); // The ranks only reported.
+    }
     return result;
   }
 

@@ -17,14 +17,18 @@
 #include <sstream>
 #include <stdexcept>
 #include <string>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include <gtest/gtest.h>
 
 #include "tests/support/host_tools.hpp"
 #include "tests/support/temporary_folder.hpp"
+#include "troupe/runtime/config/run_config.hpp"
 #include "troupe/runtime/process/descriptor.hpp"
 #include "troupe/runtime/process/start_program.hpp"
+#include "troupe/runtime/store/journal_reader.hpp"
 #include "troupe/runtime/store/result.hpp"
 #include "troupe/runtime/text.hpp"
 
@@ -63,6 +67,16 @@ inline void hold_life(const std::string& folder, int attempt, int rank) {
   auto life = ::open(life_of(folder, attempt, rank).c_str(),
                      O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   ::flock(life, LOCK_EX);
+}
+
+/// The run of a driver in *folder*, to which agents come with its ticket.
+inline run_config run_with_agents(const std::string& folder) {
+  run_config result;
+  result.name = "run";
+  result.storage_path = folder + "/storage";
+  result.agent_ticket = folder + "/ticket";
+  result.quiet = true;
+  return result;
 }
 
 /// Writes the line that `hosts_test::result_line` takes.
@@ -214,8 +228,20 @@ protected:
     EXPECT_EQ(::flock(life.get(), LOCK_EX), 0);
   }
 
-  std::string journal() const {
-    return bytes_of(folder_ / "storage/run/journal.jsonl");
+  fs::path journal_path() const {
+    return folder_ / "storage/run/journal.jsonl";
+  }
+
+  std::string journal() const { return bytes_of(journal_path()); }
+
+  /// All reports in the journal.
+  std::vector<journaled_batch> batches() const {
+    std::vector<journaled_batch> result;
+    auto reader = journal_reader::open(journal_path()).value();
+    while (auto entry = reader.next().value())
+      if (auto batch = std::get_if<journaled_batch>(&*entry))
+        result.push_back(std::move(*batch));
+    return result;
   }
 
   temporary_folder folder_;

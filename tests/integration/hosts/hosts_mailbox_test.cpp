@@ -38,11 +38,8 @@ int be_service(const std::string& folder) {
   own_system system;
   train_options options;
   options.scaling = {.num_workers = 2, .agents = 1};
-  options.run.name = "run";
-  options.run.storage_path = folder + "/storage";
-  options.run.agent_ticket = folder + "/ticket";
+  options.run = run_with_agents(folder);
   options.run.failure.max_failures = 1;
-  options.run.quiet = true;
   auto run =
     data_parallel_trainer{answering_loop, loop_plan{}, options}.start(system);
   if (!run) {

@@ -136,11 +136,9 @@ int be_driver(const std::string& folder, int workers, int agents, backend kind,
   options.scaling.agents = agents;
   options.scaling.network_interface = network;
   options.scaling.join_timeout = std::chrono::milliseconds{join_ms};
+  options.run = run_with_agents(folder);
   options.run.name = gradients;
-  options.run.storage_path = folder + "/storage";
   options.run.failure.max_failures = 1;
-  options.run.quiet = true;
-  options.run.agent_ticket = folder + "/ticket";
   options.torch.backend = kind;
   training_plan plan{folder, folder + '/' + gradients, absent, false};
   if (auto* limit = std::getenv("TROUPE_TEST_LOST_AFTER_MS")) {

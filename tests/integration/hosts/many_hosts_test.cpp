@@ -104,16 +104,12 @@ void hosts_loop(train_context& context, const host_plan& plan) {
 /// The driver of a test in *folder*.
 int be_driver(const std::string& folder, int workers, int agents, int waits,
               int join_ms, int steps, int talks) {
-  run_config config;
-  config.name = "run";
-  config.storage_path = folder + "/storage";
+  auto config = run_with_agents(folder);
   config.failure.max_failures = talks > 0 ? 0 : 2;
   config.worker_env = {{"TROUPE_TEST_WORD", "word"}};
-  config.quiet = true;
   scaling_config scaling;
   scaling.num_workers = workers;
   scaling.agents = agents;
-  config.agent_ticket = folder + "/ticket";
   scaling.join_timeout = std::chrono::milliseconds{join_ms};
   if (auto* each = std::getenv("TROUPE_TEST_CPUS"))
     scaling.resources_per_worker.cpus = std::stod(each);

@@ -1,9 +1,12 @@
 #include "troupe/runtime/config/run_config.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <string_view>
+#include <system_error>
 
 #include "troupe/runtime/environment.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
@@ -68,13 +71,16 @@ expected<std::optional<std::chrono::milliseconds>> sender_grace_of_host() {
   auto text = std::getenv("TROUPE_SENDER_GRACE");
   if (!text)
     return std::optional<milliseconds>{};
-  char* end = nullptr;
-  auto seconds = std::strtod(text, &end);
-  if (end == text || *end != '\0' || !(seconds >= 0) || seconds > 1e9)
+  // The same in any locale.
+  std::string_view given{text};
+  auto last = given.data() + given.size();
+  double seconds = 0;
+  auto [end, problem] = std::from_chars(given.data(), last, seconds);
+  if (problem != std::errc{} || end != last || !(seconds >= 0) || seconds > 1e9)
     return failure(ec::invalid_config,
-                   "TROUPE_SENDER_GRACE must be a number of seconds, at most "
-                   "1000000000, got '"
-                     + std::string{text} + "'");
+                   concat("TROUPE_SENDER_GRACE must be a number of seconds, at "
+                          "most 1000000000, got '",
+                          given, '\''));
   return milliseconds{static_cast<std::int64_t>(seconds * 1000)};
 }
 

@@ -155,6 +155,18 @@ host_agent_actor worker_group_state::agent_at(std::size_t host) const {
   return found != agents->end() ? found->second : host_agent_actor{};
 }
 
+std::vector<std::pair<std::size_t, host_agent_actor>>
+worker_group_state::agents_of_ranks() const {
+  std::vector<std::pair<std::size_t, host_agent_actor>> result;
+  for (auto& [host, agent] : *agents)
+    if (hosts.at(host).ranks > 0)
+      result.emplace_back(host, agent);
+  // By number, and the driver's has the first one.
+  if (!result.empty() && result.front().first == 0)
+    std::ranges::rotate(result, result.begin() + 1);
+  return result;
+}
+
 void worker_group_state::launched(const rank_launched& x) {
   auto a = attempt.current(x.attempt);
   if (!a || !a->tracker.knows(x.rank))

@@ -214,14 +214,14 @@ struct worker_group_state {
     return agent_at(hosts.host_with(rank));
   }
   std::vector<int> gpus_of(int rank) const;
-  /// Sends *x* to the agents of hosts with ranks.
+  /// The agents of hosts with ranks, that of the driver's host last. A spare
+  /// host that is frozen delays no answer.
+  std::vector<std::pair<std::size_t, host_agent_actor>> agents_of_ranks() const;
+  /// Sends *x* to them.
   template <class Message>
-  void tell_hosts(Message x) {
-    for (auto& [host, agent] : *agents)
-      if (host > 0 && hosts.at(host).ranks > 0)
-        send(self, agent, x);
-    if (hosts.at(0).ranks > 0)
-      send(self, agent_at(0), std::move(x));
+  void tell_hosts(const Message& x) {
+    for (auto& [host, agent] : agents_of_ranks())
+      send(self, agent, x);
   }
 
   void add(host_call& call, report& x);
@@ -286,7 +286,7 @@ struct worker_group_state {
   void show_progress();
   /// Looks which ranks a signal has stopped.
   void look_for_stopped();
-  /// Asks all hosts for snapshots of their ranks, with the vitals of
+  /// Asks the hosts with ranks for snapshots of them, with the vitals of
   /// *examined*, and calls *f* once they have answered, or have not for a
   /// while.
   void ask_hosts(const std::vector<int>& examined, std::function<void()> f);

@@ -158,12 +158,16 @@ void worker_group_state::lose(const host_lost& x) {
   auto& name = hosts.name(x.host);
   auto why = concat("host ", name, " is lost: ", x.cause);
   journal("host_lost", {{"host", name}, {"cause", x.cause}});
-  if (args.abandon)
+  // Of the latest attempt, which may be over: of its ranks' programs, too, some
+  // may live on.
+  auto had_ranks = has_begun && hosts.at(x.host).ranks > 0;
+  if (had_ranks && args.abandon)
     args.abandon(name);
-  if (!attempt) // Else the failure of its ranks says so.
+  auto has_ranks = attempt && had_ranks;
+  if (!has_ranks) // Else their failure says so.
     note(why);
   if (attempt)
-    attempt->excuses.lost(x, why, hosts.at(x.host).ranks > 0);
+    attempt->excuses.lost(x, why, has_ranks);
   lose_ranks_of(x.host, why);
   note_room();
 }

@@ -19,15 +19,17 @@ namespace {
 constexpr auto look_patience = std::chrono::seconds{5};
 
 /// Asks all *agents*, by the number of their host. Calls *learn* with each
-/// number and answer, and *done* once each has answered or has failed to.
+/// number and answer, and *done* once each has answered or has failed to, at
+/// once if there are none.
 template <class Answer, class Self, class Agents, class Question, class Learn>
 void ask_each(Self self, const Agents& agents, const Question& question,
               Learn learn, std::function<void()> done) {
-  auto one_less = [left = std::make_shared<std::size_t>(agents.size()),
-                   done = std::move(done)] {
+  auto one_less = [left = std::make_shared<std::size_t>(agents.size()), done] {
     if (--*left == 0)
       done();
   };
+  if (agents.empty())
+    return done();
   for (auto& [host, agent] : agents)
     request(self, agent, look_patience, question)
       .then(
@@ -47,7 +49,7 @@ void worker_group_state::ask_hosts(const std::vector<int>& examined,
   look_at_ranks question{attempt ? attempt->number : 0, examined};
   auto vitals = !examined.empty();
   ask_each<host_snapshots>(
-    self, *agents, question,
+    self, agents_of_ranks(), question,
     [this, vitals](auto host, host_snapshots& x) { learn(host, x, vitals); },
     std::move(f));
 }
@@ -169,7 +171,7 @@ void worker_group_state::show_stacks_of(
   }
   auto shown = std::make_shared<std::vector<int>>();
   ask_each<stacks_shown>(
-    self, *agents, show_stacks{attempt->number, ranks},
+    self, agents_of_ranks(), show_stacks{attempt->number, ranks},
     [shown](auto, const stacks_shown& x) {
       shown->insert(shown->end(), x.ranks.begin(), x.ranks.end());
     },

@@ -180,6 +180,24 @@ TEST_F(elastic_group_test, grows_with_a_host_that_answers_again) {
   EXPECT_EQ(answer->value->stop->kind, stop_info::kind_type::continues);
 }
 
+TEST_F(elastic_group_test, a_frozen_spare_host_delays_no_look_at_ranks) {
+  start_two();
+  join_as(third, 2);
+  system.hold(third.agent);
+  EXPECT_TRUE(system.ask<group_status>(ranks.group, get_status{})->value);
+}
+
+TEST_F(elastic_group_test, a_lost_host_without_ranks_leaves_none_behind) {
+  join_as(third, 2);
+  lose(third.agent); // Before the first attempt.
+  start_two();
+  join_as(third, 3);
+  notes.clear();
+  lose(third.agent);
+  EXPECT_TRUE(abandoned.empty());
+  EXPECT_THAT(notes, HasSubstr("host h1 is lost: "));
+}
+
 TEST_F(elastic_group_test, a_rank_that_fails_by_itself_is_a_failure) {
   start_three();
   second.kill(1, SIGKILL);

@@ -146,13 +146,20 @@ private:
       if (!handshake)
         continue;
       if (visitors_.size() == max_visitors)
-        visitors_.pop_front();
+        drop_visitor();
       visitors_.emplace_back(
         std::move(*handshake), false,
         greeting_of(leaders_[previous_index()].token, index_),
         greeting_of(port_.token(), previous_index()),
         join_clock::now() + greeting_limit);
     }
+  }
+
+  /// Makes room: the neighbor speaks at once, so it is none of the silent ones.
+  void drop_visitor() {
+    auto silent = std::ranges::find_if(
+      visitors_, [](greeted_connection& x) { return x.is_silent(); });
+    visitors_.erase(silent != visitors_.end() ? silent : visitors_.begin());
   }
 
   void advance_visitors() {

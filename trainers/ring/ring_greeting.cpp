@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <string_view>
 
+#include <sys/socket.h>
+
 #include "troupe/runtime/process/internet_socket.hpp"
 
 namespace troupe::internal {
@@ -45,7 +47,15 @@ ring_greeting greeting_of(const std::string& token, std::size_t index) {
   return result;
 }
 
+bool greeted_connection::is_silent() noexcept {
+  std::byte next;
+  if (!has_spoken_)
+    has_spoken_ = ::recv(socket(), &next, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
+  return !has_spoken_;
+}
+
 bool greeted_connection::advance() {
+  is_silent(); // What it has said is read now.
   if (handshake_ && !shake_hands())
     return false;
   while (link_ && left_ != 0) {
@@ -72,8 +82,8 @@ bool greeted_connection::advance() {
 
 pollfd greeted_connection::wait() const noexcept {
   if (handshake_)
-    return {handshake_->socket(), events_, 0};
-  return {link_->socket(), static_cast<short>(sends_ ? POLLOUT : POLLIN), 0};
+    return {socket(), events_, 0};
+  return {socket(), static_cast<short>(sends_ ? POLLOUT : POLLIN), 0};
 }
 
 std::unique_ptr<byte_link>

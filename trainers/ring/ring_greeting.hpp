@@ -53,6 +53,9 @@ public:
 
   bool is_greeted() const noexcept { return left_ == 0; }
 
+  /// Whether the other side has not said anything yet.
+  bool is_silent() noexcept;
+
   pollfd wait() const noexcept;
 
   /// The connection, ready for data, once both have greeted; *lost_after* is
@@ -64,6 +67,9 @@ public:
 
 private:
   bool shake_hands();
+  int socket() const noexcept {
+    return handshake_ ? handshake_->socket() : link_->socket();
+  }
   std::optional<std::size_t> send();
   std::optional<std::size_t> receive();
 
@@ -71,7 +77,8 @@ private:
   short events_ = POLLIN;
   std::unique_ptr<byte_link> link_;
   bool sends_;
-  int left_ = 3; ///< Greetings.
+  bool has_spoken_ = false; ///< The other side.
+  int left_ = 3;            ///< Greetings.
   std::size_t done_ = 0;
   ring_greeting sent_;
   ring_greeting wanted_;

@@ -78,6 +78,20 @@ std::chrono::nanoseconds processor_time() {
   return std::chrono::seconds{x.tv_sec} + std::chrono::nanoseconds{x.tv_nsec};
 }
 
+// All are there before the first of them is read.
+TEST(join_ring_test, silent_strangers_do_not_push_a_neighbor_out) {
+  ring_ports ports{2, false};
+  auto& port = ports.ports[1];
+  auto neighbor = stranger_at(port, greeting_at(port));
+  std::vector<unique_fd> strangers;
+  for (int i = 0; i < 20; ++i) // more than are held
+    strangers.push_back(stranger_at(port, ""));
+  EXPECT_FALSE(ports.join(1, 300ms)); // It says no more.
+  char answered = 0;
+  EXPECT_EQ(::recv(neighbor.get(), &answered, 1, 0), 1);
+  EXPECT_EQ(answered, 't');
+}
+
 // Its answer took too long, and the neighbor calls again.
 TEST(join_ring_test, an_abandoned_call_is_not_a_connection) {
   ring_ports ports{2, false};

@@ -131,6 +131,12 @@ class ManifestsTest(unittest.TestCase):
             port = int(variables_of(job)["TROUPE_DRIVER"].split(":")[1])
             self.assertEqual([x["containerPort"] for x in container_of(job)["ports"]], [port])
 
+    def test_the_end_of_the_driver_is_that_of_the_job(self):
+        # The agent of a pod that was replaced may come too late to learn of it.
+        self.assertEqual(self.job["spec"]["completionMode"], "Indexed")
+        self.assertEqual(self.job["spec"]["successPolicy"], {"rules": [{"succeededIndexes": "0"}]})
+        self.assertEqual(self.jobset["spec"]["successPolicy"], {"operator": "All", "targetReplicatedJobs": ["driver"]})
+
     def test_the_exit_codes_of_agents_are_answered(self):
         for job in self.jobs:
             self.assertEqual(pod_of(job)["restartPolicy"], "Never")  # podFailurePolicy demands it.

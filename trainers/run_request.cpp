@@ -64,6 +64,7 @@ expected<void> find_hosts(run_request& x) {
     scaling.agents = hosts - 1;
     x.publishes_ticket = true;
   }
+  TROUPE_TRY_VOID(validate_counts(scaling));
   if (scaling.agents > 0) {
     // Other contradictions do not matter: nothing else decides.
     if (!found)

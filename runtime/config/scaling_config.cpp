@@ -99,7 +99,8 @@ std::string text_of_hosts(const scaling_config& x) {
 
 std::vector<host_share> spread_ranks(const scaling_config& x) {
   auto ranks = std::max(x.num_workers.max, 1);
-  auto hosts = static_cast<std::size_t>(std::max(x.agents + 1, 0));
+  auto agents = static_cast<std::size_t>(std::max(x.agents, 0));
+  auto hosts = std::min(agents, max_hosts) + 1;
   std::vector<host_share> result;
   for (auto mine : deal_ranks(std::vector<int>(hosts, ranks), ranks))
     result.push_back({0, mine});
@@ -164,6 +165,8 @@ expected<void> check_host_limits(const scaling_config& x) {
                    concat("scaling.", name, " is ", got.count(),
                           " ms, but must be ", std::move(why)));
   };
+  if (x.join_timeout > 24h * 365)
+    return refuse("join_timeout", x.join_timeout, "at most a year");
   if (x.suspect_after < 2s)
     return refuse("suspect_after", x.suspect_after,
                   "at least 2 s: hosts send a sign of life each second");
@@ -218,8 +221,33 @@ expected<void> validate(const worker_count& x) {
                         ": the first must be >= 1, and not above the second"));
 }
 
+expected<void> validate_counts(const scaling_config& x) {
+  constexpr auto ranks = shared_segment::max_ranks;
+  constexpr auto hosts = static_cast<int>(max_hosts);
+  auto refuse = [](const char* name, int got, const char* whose, int limit,
+                   const char* what) {
+    return failure(ec::invalid_config,
+                   concat("scaling.", name, " is ", got, ", but a ", whose,
+                          " has at most ", limit, what));
+  };
+  if (x.workers_per_host > ranks)
+    return refuse("workers_per_host", x.workers_per_host, "host", ranks,
+                  " ranks");
+  if (x.num_workers.max > ranks * hosts)
+    return refuse("num_workers", x.num_workers.max, "run", ranks * hosts,
+                  " ranks");
+  if (x.agents >= hosts)
+    return refuse("agents", x.agents, "run", hosts - 1, " agents");
+  if (x.min_hosts > hosts)
+    return refuse("min_hosts", x.min_hosts, "run", hosts, " hosts");
+  if (x.max_hosts > hosts)
+    return refuse("max_hosts", x.max_hosts, "run", hosts, " hosts");
+  return {};
+}
+
 expected<void> validate(const scaling_config& x, const host_resources& host,
                         const std::vector<host_share>& shares) {
+  TROUPE_TRY_VOID(validate_counts(x));
   if (x.workers_per_host < 0)
     return failure(ec::invalid_config,
                    concat("scaling.workers_per_host must be >= 0, got ",

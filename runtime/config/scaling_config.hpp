@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -94,6 +95,9 @@ struct scaling_config {
 
 namespace internal {
 
+/// Most hosts of a run; as many as Slurm allows in one range.
+inline constexpr std::size_t max_hosts = 65'536;
+
 /// What a host has, as far as ranks can claim it.
 struct host_resources {
   double cpus = 0;
@@ -140,6 +144,10 @@ std::vector<host_share> spread_ranks(const scaling_config& x);
 
 /// Refuses a range that has no number in it.
 expected<void> validate(const worker_count& x);
+
+/// Refuses more ranks and hosts than a run can have. Below these limits no
+/// product of them overflows.
+expected<void> validate_counts(const scaling_config& x);
 
 /// Refuses negative numbers, fractions of a GPU and claims that *host* can
 /// never hold. *shares* are the ranks of each host, this one first.

@@ -6,12 +6,10 @@
 #include <string_view>
 #include <vector>
 
+#include "troupe/runtime/config/scaling_config.hpp"
 #include "troupe/runtime/error.hpp"
 
 namespace troupe::internal {
-
-/// Most hosts of a list; as many as Slurm allows in one range.
-inline constexpr std::size_t max_hosts = 65'536;
 
 /// Most bytes of a hosts file: `max_hosts` of the longest names.
 inline constexpr std::size_t max_hosts_file = std::size_t{1} << 25;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "troupe/runtime/config/rank_shares.hpp"
+#include "troupe/runtime/process/shared_segment.hpp"
 #include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
@@ -66,10 +67,13 @@ bool fill(std::vector<candidate>& hosts, int per_host) {
     hosts, [per_host](const candidate& x) { return x.ranks == per_host; });
 }
 
-/// The slots of hosts whose number of them is not known.
-void give_slots(std::vector<candidate>& hosts, int most) {
-  auto each = (most + static_cast<int>(hosts.size()) - 1)
-              / static_cast<int>(hosts.size());
+/// Hosts whose slots are not known get as many as the largest of them has ranks
+/// in the largest world, which was dealt.
+void give_slots(std::vector<candidate>& hosts) {
+  auto each = 1;
+  for (auto& host : hosts)
+    if (host.slots == any_number)
+      each = std::max(each, host.ranks);
   for (auto& host : hosts)
     if (host.slots == any_number)
       host.slots = each;
@@ -86,8 +90,6 @@ expected<host_plan> plan_hosts(const launch_environment& found,
   auto fewest = workers_per_host > 0
                   ? workers_per_host * (min_hosts > 0 ? min_hosts : count)
                   : num_workers.min;
-  if (fewest < most)
-    give_slots(hosts, most);
   if (workers_per_host > 0) {
     if (!fill(hosts, workers_per_host))
       return tl::unexpected{
@@ -95,6 +97,7 @@ expected<host_plan> plan_hosts(const launch_environment& found,
   } else if (!deal(hosts, most, fewest)) {
     return tl::unexpected{too_few_slots(found, fewest, "num_workers")};
   }
+  give_slots(hosts);
   if (fewest == most)
     std::erase_if(hosts, [](const candidate& x) { return x.ranks == 0; });
   if (!found.host_index)
@@ -103,6 +106,7 @@ expected<host_plan> plan_hosts(const launch_environment& found,
   for (auto& host : hosts) {
     auto slots =
       fewest < most && workers_per_host == 0 ? host.slots : host.ranks;
+    slots = std::min(slots, shared_segment::max_ranks);
     result.hosts.push_back({std::move(host.name), 0, host.ranks, slots});
   }
   result.ranks.max = number_ranks(result.hosts);

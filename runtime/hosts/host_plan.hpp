@@ -37,9 +37,10 @@ struct host_plan {
 ///
 /// An elastic run has all hosts: *min_hosts* of them, or *num_workers* is a
 /// range. Their ranks are those of its largest world. A host whose slots are
-/// not known has room for as many as it would have there.
+/// not known has room for as many as the largest of its kind has there.
 ///
-/// `ec::invalid_config` if the hosts have too few slots.
+/// Numbers are within `validate_counts`. `ec::invalid_config` if the hosts have
+/// too few slots.
 expected<host_plan> plan_hosts(const launch_environment& found,
                                worker_count num_workers, int workers_per_host,
                                int min_hosts = 0);

@@ -1,6 +1,7 @@
 #include "troupe/trainers/run_request.hpp"
 
 #include <functional>
+#include <limits>
 #include <map>
 #include <string>
 
@@ -91,6 +92,22 @@ TEST(request_for_hosts_test, further_hosts_need_a_file_for_their_ticket) {
   request.run.agent_ticket = "ticket";
   ASSERT_TRUE(find_hosts(request));
   EXPECT_EQ(count_text(request.scaling.num_workers), "4 to 6");
+}
+
+TEST(request_for_hosts_test, numbers_are_checked_before_they_are_multiplied) {
+  constexpr auto most = std::numeric_limits<int>::max();
+  for (scaling_config scaling :
+       {scaling_config{.workers_per_host = 2, .agents = most},
+        scaling_config{.workers_per_host = most, .hosts = {"a", "b"}},
+        scaling_config{
+          .workers_per_host = 2, .max_hosts = most, .hosts = {"a", "b"}}}) {
+    run_request request;
+    request.scaling = std::move(scaling);
+    request.run.agent_ticket = "ticket";
+    auto found = find_hosts(request);
+    ASSERT_FALSE(found);
+    EXPECT_THAT(found.error().message, HasSubstr("at most"));
+  }
 }
 
 TEST(request_for_hosts_test,

@@ -1,5 +1,7 @@
 #include "troupe/runtime/config/scaling_config.hpp"
 
+#include <limits>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -98,6 +100,36 @@ TEST(scaling_config_test, refuses_limits_of_hosts_that_cannot_hold) {
             "scaling.suspect_after, which is 3000 ms");
   EXPECT_THAT(refusal(3s, std::chrono::milliseconds::max()),
               HasSubstr("ms, but must be at most a day"));
+  scaling_config x{.num_workers = 2, .agents = 1};
+  x.join_timeout = 24h * 365;
+  EXPECT_TRUE(validate(x, {4, 0}));
+  x.join_timeout += 1ms;
+  auto ok = validate(x, {4, 0});
+  ASSERT_FALSE(ok);
+  EXPECT_EQ(
+    ok.error().message,
+    "scaling.join_timeout is 31536000001 ms, but must be at most a year");
+}
+
+TEST(scaling_config_test, refuses_more_ranks_and_hosts_than_a_run_can_have) {
+  auto refusal = [](const scaling_config& bad) {
+    auto ok = validate(bad, {4, 0});
+    return ok ? std::string{} : ok.error().message;
+  };
+  constexpr auto most = std::numeric_limits<int>::max();
+  EXPECT_EQ(refusal({.workers_per_host = 1025, .agents = 1}),
+            "scaling.workers_per_host is 1025, but a host has at most 1024 "
+            "ranks");
+  EXPECT_EQ(refusal({.num_workers = {2, most}, .agents = 1}),
+            "scaling.num_workers is 2147483647, but a run has at most 67108864 "
+            "ranks");
+  EXPECT_EQ(refusal({.num_workers = 2, .agents = most}),
+            "scaling.agents is 2147483647, but a run has at most 65535 agents");
+  EXPECT_EQ(refusal({.workers_per_host = 2, .min_hosts = most}),
+            "scaling.min_hosts is 2147483647, but a run has at most 65536 "
+            "hosts");
+  EXPECT_EQ(refusal({.workers_per_host = 2, .max_hosts = 65537}),
+            "scaling.max_hosts is 65537, but a run has at most 65536 hosts");
 }
 
 TEST(scaling_config_test, refuses_a_number_of_hosts_that_no_run_can_have) {

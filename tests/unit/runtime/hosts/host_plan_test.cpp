@@ -1,5 +1,6 @@
 #include "troupe/runtime/hosts/host_plan.hpp"
 
+#include <limits>
 #include <utility>
 
 #include <gmock/gmock.h>
@@ -76,6 +77,28 @@ TEST(host_plan_test, an_elastic_run_keeps_all_hosts_with_their_slots) {
                                        planned_host{"b", 1, 1, 3},
                                        planned_host{"c", 2, 1, 1},
                                        planned_host{"d", 3, 0, 1}));
+}
+
+TEST(host_plan_test, slots_beyond_what_a_host_can_have_add_up) {
+  constexpr auto most = std::numeric_limits<int>::max();
+  auto plan = plan_hosts(over_ssh({{"a", most}, {"b", most}}, 0), {2, 4}, 0);
+  ASSERT_TRUE(plan);
+  EXPECT_THAT(plan->hosts, ElementsAre(planned_host{"a", 0, 2, 1024},
+                                       planned_host{"b", 2, 2, 1024}));
+}
+
+TEST(host_plan_test, a_host_without_slots_has_room_for_what_others_lack) {
+  auto plan =
+    plan_hosts(over_ssh({{"a", 2}, {"b", {}}, {"c", {}}}, 0), {2, 12}, 0);
+  ASSERT_TRUE(plan);
+  EXPECT_EQ(plan->ranks.max, 12);
+  EXPECT_THAT(plan->hosts, ElementsAre(planned_host{"a", 0, 2, 2},
+                                       planned_host{"b", 2, 5, 5},
+                                       planned_host{"c", 7, 5, 5}));
+  // One that has no ranks is a spare for one.
+  plan = plan_hosts(over_ssh({{"a", 1}, {"b", 1}, {"c", {}}}, 0), {1, 2}, 0);
+  ASSERT_TRUE(plan);
+  EXPECT_EQ(plan->hosts.back(), (planned_host{"c", 2, 0, 1}));
 }
 
 TEST(host_plan_test, an_elastic_run_may_have_fewer_slots_than_its_most) {

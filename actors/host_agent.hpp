@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -19,6 +20,8 @@ namespace troupe::internal {
 
 struct host_agent_args {
   std::shared_ptr<rank_launcher> launcher;
+  /// Asks for a place in the run; must not wait. Empty: it has one.
+  std::function<void()> ask_for_place;
 };
 
 /// What the HOST AGENT remembers between messages.

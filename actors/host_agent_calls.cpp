@@ -208,6 +208,10 @@ host_agent_actor::behavior_type host_agent(host_agent_state::pointer self,
     [&state](const call_refused& x) { state.refuse(x); },
     [&state](const look_at_ranks& x) { return state.look(x); },
     [&state](const show_stacks& x) { return state.ask_for_stacks(x); },
+    [&state](ask_for_place) {
+      if (state.args.ask_for_place)
+        state.args.ask_for_place();
+    },
     [&state](rank_ready& x, trainer_actor& trainer) {
       return state.welcome(x, std::move(trainer));
     },

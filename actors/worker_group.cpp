@@ -43,6 +43,7 @@ void worker_group_state::start(const start_attempt& x, driver_actor from) {
   follow(hosts.gather(self->clock().now(), at_once));
   if (gathering)
     note(hosts.waiting_text());
+  offer_places(); // Now there is a token.
 }
 
 void worker_group_state::begin(const start_attempt& x,

@@ -144,6 +144,10 @@ struct worker_group_state {
   caf::result<host_accepted> welcome(agent_hello& x,
                                      const caf::strong_actor_ptr& agent);
   caf::result<void> take_in(const host_checked& x);
+  /// The agent was refused, but may ask again.
+  void keep_waiting(host_agent_actor agent);
+  /// A place may be free: agents that were refused ask again.
+  void offer_places();
   caf::result<void> take_in(const host_tick& x);
   /// Looks once a second which hosts are silent, whom to launch again, and
   /// whether the attempt that waits for hosts may start.
@@ -313,6 +317,7 @@ struct worker_group_state {
   /// By host, where there is one. They end with the group; outlives the actor.
   std::shared_ptr<std::map<std::size_t, host_agent_actor>> agents =
     std::make_shared<std::map<std::size_t, host_agent_actor>>();
+  std::vector<host_agent_actor> agents_without_place;
   std::map<std::size_t, std::uint64_t> stale_at_hosts; ///< By the last look.
   bool leaving = false;
   caf::error leaving_for; ///< `unfinished`; `caf::none`: the run finished.

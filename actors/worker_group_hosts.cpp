@@ -22,14 +22,19 @@ worker_group_state::welcome(agent_hello& x,
     return to_caf({ec::stopped, "the run takes no more hosts"});
   if (!agent)
     return to_caf({ec::protocol, "the agent has ended"});
+  auto its = caf::actor_cast<host_agent_actor>(agent);
   auto current = token();
-  if (args.token && current == 0)
+  if (args.token && current == 0) {
+    keep_waiting(std::move(its));
     return to_caf({ec::conflict, "an attempt begins: ask again"});
+  }
   host_decisions decisions;
   auto number = hosts.admit(x.facts, self->clock().now(), decisions);
   if (!number) {
     follow(decisions);
-    if (number.error().code != ec::conflict) // It asks again every moment.
+    if (number.error().code == ec::conflict)
+      keep_waiting(std::move(its));
+    else
       note(concat("the agent of ", x.facts.host,
                   " was refused: ", number.error().message));
     return to_caf(number.error());
@@ -38,7 +43,7 @@ worker_group_state::welcome(agent_hello& x,
                      hosts.shortage(*number), hosts.sharing(*number)})
     if (!text.empty())
       note(text);
-  auto its = caf::actor_cast<host_agent_actor>(agent);
+  std::erase(agents_without_place, its);
   monitor(self, its, [this](const caf::down_msg& down) { agent_lost(down); });
   agents->insert_or_assign(*number, std::move(its));
   return host_accepted{static_cast<std::uint32_t>(*number), args.plan.run_path,
@@ -46,7 +51,22 @@ worker_group_state::welcome(agent_hello& x,
                        hosts.lost_after().count()};
 }
 
+void worker_group_state::keep_waiting(host_agent_actor agent) {
+  auto& known = agents_without_place;
+  if (std::ranges::find(known, agent) != known.end())
+    return;
+  monitor(self, agent, [this](const caf::down_msg& x) { agent_lost(x); });
+  known.push_back(std::move(agent));
+}
+
+void worker_group_state::offer_places() {
+  for (auto& agent : agents_without_place)
+    send(self, agent, ask_for_place{});
+}
+
 caf::result<void> worker_group_state::take_in(const host_checked& x) {
+  auto known = x.node_rank < hosts.all().size() ? hosts.at(x.node_rank).problem
+                                                : std::string{};
   auto decisions = hosts.checked(x.node_rank, x.incarnation, x.problem,
                                  self->clock().now(), x.address);
   if (!decisions)
@@ -58,10 +78,12 @@ caf::result<void> worker_group_state::take_in(const host_checked& x) {
     if (args.launches.arrived)
       args.launches.arrived(hosts.at(x.node_rank).launch);
   } else {
-    if (x.problem.code != ec::conflict) // It asks again.
+    // It asks again every moment.
+    if (x.problem.code != ec::conflict && x.problem.message != known)
       note(concat("the agent of ", name,
                   " cannot have ranks: ", x.problem.message));
     agents->erase(x.node_rank);
+    offer_places();
   }
   follow(*decisions);
   note_room();
@@ -132,8 +154,14 @@ void worker_group_state::agent_gone(std::size_t host,
   if (reason != caf::exit_reason::remote_link_unreachable)
     why += " (" + text_of(reason) + ')';
   agents->erase(host);
-  if (auto incarnation = hosts.at(host).incarnation)
-    follow(hosts.gone(host, *incarnation, std::move(why), self->clock().now()));
+  auto incarnation = hosts.at(host).incarnation;
+  if (!incarnation)
+    return;
+  auto decisions =
+    hosts.gone(host, *incarnation, std::move(why), self->clock().now());
+  if (decisions.empty()) // It was not here yet.
+    offer_places();
+  follow(decisions);
 }
 
 void worker_group_state::show(const host_suspected& x) {
@@ -226,6 +254,7 @@ void worker_group_state::follow(const host_decisions& decisions) {
 }
 
 void worker_group_state::drop_agent(const fence_agent& x) {
+  offer_places();
   auto agent = agents->find(x.host);
   if (agent == agents->end())
     return; // It is gone.

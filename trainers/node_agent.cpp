@@ -49,7 +49,8 @@ namespace {
 /// How long an agent asks for a place.
 constexpr auto join_patience = std::chrono::seconds{120};
 
-/// How often it asks for a place while all are taken.
+/// How often it asks for a place meanwhile, unless the driver calls it: what
+/// its host sees of the storage may change.
 constexpr auto place_interval = std::chrono::milliseconds{500};
 
 /// How long the storage may show another attempt than the one that the driver
@@ -73,6 +74,7 @@ agent_end failed_end(const error& reason) {
     case ec::timeout:
     case ec::stopped:
     case ec::conflict: // All places are taken; one may become free.
+    case ec::storage:  // It is full, for example.
     case ec::spawn:
       return {agent_exit::try_again, reason.message};
     default:
@@ -163,13 +165,13 @@ void end_with(const Handle& whom, std::shared_ptr<agent_ending> ending,
 /// Whether files can be made where ranks write their logs.
 expected<void> check_storage(const host_accepted& x) {
   TROUPE_TRY_VOID(open_ranks_ticket(x.run_path, x.token));
-  auto made = make_temporary(
-    AT_FDCWD, fs::path{x.run_path} / run_layout::logs / agent_trial, 0600);
+  auto logs = fs::path{x.run_path} / run_layout::logs;
+  auto made = make_temporary(AT_FDCWD, logs / agent_trial, 0600);
   if (!made.file)
     return failure(
-      ec::invalid_config,
+      may_pass(made.code) ? ec::storage : ec::invalid_config,
       concat("this host cannot write to the run's storage: ",
-             storage_error("create", made.path, made.code).message));
+             storage_error("create a file in", logs, made.code).message));
   ::unlink(made.path.c_str());
   return {};
 }
@@ -265,6 +267,9 @@ private:
   system_config config_;
   caf::actor_system system_;
   std::shared_ptr<agent_ending> ending_ = std::make_shared<agent_ending>();
+  /// It was refused a place, and is to ask again.
+  std::shared_ptr<const wake_event> called_ =
+    std::make_shared<const wake_event>();
   std::optional<private_endpoint> endpoint_;
   std::shared_ptr<process_launcher> launcher_;
   host_agent_actor agent_;
@@ -312,20 +317,24 @@ expected<void> node_agent::take_place(agent_facts facts, first_look& look) {
 // checked has another token.
 expected<void> node_agent::find_place(const agent_facts& facts, int stop) {
   auto deadline = std::chrono::steady_clock::now() + join_patience;
-  pollfd sources[] = {{ending_->fd(), POLLIN, 0}, {stop, POLLIN, 0}};
+  pollfd sources[] = {
+    {ending_->fd(), POLLIN, 0}, {stop, POLLIN, 0}, {called_->fd(), POLLIN, 0}};
   for (first_look look;;) {
+    called_->clear();
     auto taken = take_place(facts, look);
-    if (taken || taken.error().code != ec::conflict
+    if (taken || !asks_again(taken.error())
         || std::chrono::steady_clock::now() >= deadline)
       return taken;
-    if (::poll(sources, 2, static_cast<int>(place_interval.count())) > 0)
+    ::poll(sources, 3, static_cast<int>(place_interval.count()));
+    if (sources[0].revents != 0 || sources[1].revents != 0)
       return failure(ec::stopped, "it was to end before it had a place");
   }
 }
 
 expected<void> node_agent::join(found_driver driver, int stop) {
-  agent_ =
-    spawn_on_network_thread(system_, host_agent, host_agent_args{launcher_});
+  agent_ = spawn_on_network_thread(
+    system_, host_agent,
+    host_agent_args{launcher_, [called = called_] { called->notify(); }});
   TROUPE_TRY(auto endpoint, open_private_endpoint(system_, agent_, {}));
   endpoint_.emplace(std::move(endpoint));
   auto& found = driver.channel;

@@ -143,6 +143,12 @@ struct host_accepted {
 TROUPE_INSPECT(host_accepted, node_rank, run_path, token, network_interface,
                lost_after_ms)
 
+/// Asks an agent that was refused a place to ask for one again: one may be
+/// free.
+struct ask_for_place {};
+
+TROUPE_INSPECT(ask_for_place)
+
 /// The agent has checked its host with what it got, and waits for ranks unless
 /// it has found a problem.
 struct host_checked {

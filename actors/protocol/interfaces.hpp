@@ -114,6 +114,8 @@ using host_agent_actor = caf::typed_actor<
   // ... and asks how they are.
   caf::result<host_snapshots>(look_at_ranks),
   caf::result<stacks_shown>(show_stacks),
+  // The group may have a place for this host, which it had refused one.
+  caf::result<void>(ask_for_place),
   // A rank is up; answers with what it is to run.
   caf::result<start_loop>(rank_ready, trainer_actor),
   // A rank reports; answers once the report of every rank is stored.

@@ -236,8 +236,8 @@ expected<void> validate_counts(const scaling_config& x) {
   if (x.num_workers.max > ranks * hosts)
     return refuse("num_workers", x.num_workers.max, "run", ranks * hosts,
                   " ranks");
-  if (x.agents >= hosts)
-    return refuse("agents", x.agents, "run", hosts - 1, " agents");
+  if (x.agents > hosts)
+    return refuse("agents", x.agents, "run", hosts, " agents");
   if (x.min_hosts > hosts)
     return refuse("min_hosts", x.min_hosts, "run", hosts, " hosts");
   if (x.max_hosts > hosts)

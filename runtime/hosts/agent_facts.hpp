@@ -5,6 +5,7 @@
 #include <string>
 
 #include "troupe/runtime/each_field.hpp"
+#include "troupe/runtime/error.hpp"
 
 namespace troupe::internal {
 
@@ -29,6 +30,12 @@ struct agent_facts {
 
 TROUPE_INSPECT(agent_facts, incarnation, host, boot, address, driver_address,
                cores, gpus, build_id, libraries, version, clock_ms, launch)
+
+/// Whether an agent that cannot have a place because of *x* asks again: all are
+/// taken, the storage shows an attempt late, or fails.
+inline bool asks_again(const error& x) noexcept {
+  return x.code == ec::conflict || x.code == ec::storage;
+}
 
 /// The facts about this process, with a new incarnation.
 agent_facts own_agent_facts();

@@ -81,6 +81,8 @@ int host_states::slots_of(const std::vector<std::size_t>& hosts) const {
 }
 
 std::string host_states::missing_text(const run_host& x) const {
+  if (!x.problem.empty())
+    return x.problem;
   switch (x.state) {
     case host_state::expected:
       if (x.reason.empty())

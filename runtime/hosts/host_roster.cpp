@@ -302,7 +302,11 @@ std::optional<host_decisions> host_roster::checked(std::size_t host,
     return states_.on_gone(host, incarnation, problem.message, now);
   states_.release(host);
   // A guest's problem may not affect an agent that this driver launches.
-  if (problem.code == ec::conflict || (mine.is_guest && mine.is_launched))
+  if (mine.is_guest && mine.is_launched)
+    return host_decisions{};
+  if (problem.code == ec::storage)
+    states_.on_problem(host, problem.message);
+  if (asks_again(problem))
     return host_decisions{};
   return states_.on_refused(host, problem.message, now);
 }

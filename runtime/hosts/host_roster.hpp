@@ -72,9 +72,9 @@ public:
   /// empty: it is not. Containers of one machine differ in their names.
   std::string sharing(std::size_t host) const;
 
-  /// The agent of *host* has checked it, and found *problem* or none. After
-  /// `ec::conflict` it asks for a host again. Nothing if another agent has the
-  /// host by now. *address*: another one than that of its connection.
+  /// The agent of *host* has checked it, and found *problem* or none; see
+  /// `asks_again`. Nothing if another agent has the host by now. *address*:
+  /// another one than that of its connection.
   std::optional<host_decisions> checked(std::size_t host,
                                         std::uint64_t incarnation,
                                         const error& problem, time_point now,

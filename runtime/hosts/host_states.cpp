@@ -103,6 +103,7 @@ host_decisions host_states::on_hello(std::size_t host,
     x.state = host_state::ready;
     x.next_launch.reset();
     x.reason.clear();
+    x.problem.clear();
   } else if (x.state == host_state::suspect) {
     x.state = x.before;
   }
@@ -244,6 +245,7 @@ void host_states::launch(std::size_t host, time_point now,
   auto& x = hosts_[host];
   x.state = host_state::launching;
   x.next_launch.reset();
+  x.problem.clear();
   x.launch = ++launches_;
   x.has_launcher = true;
   x.launched = now;

@@ -151,6 +151,8 @@ struct run_host {
   std::string address;        ///< As in `rank_facts::host_address`.
   std::string driver_address; ///< The other end of that connection.
   time_point admitted{};      ///< Its agent checks it since then.
+  /// Why that cannot use its storage, which may pass.
+  std::string problem;
 
   // -- its state
   host_state state = host_state::expected;
@@ -227,6 +229,11 @@ public:
 
   /// The agent of *host*, which is not here, leaves it to another one.
   void release(std::size_t host) { hosts_[host].incarnation.reset(); }
+
+  /// It has found this *problem* there, and asks for a place again.
+  void on_problem(std::size_t host, const std::string& problem) {
+    hosts_[host].problem = problem;
+  }
 
   /// The agent *incarnation* of *host* has checked it: it is here. A launch of
   /// this driver there ends if it is a guest.

@@ -77,6 +77,21 @@ expected<void> put_in_place(const unique_fd& folder, const unique_fd& file,
 
 } // namespace
 
+bool may_pass(int code) noexcept {
+  switch (code) {
+    case ENOENT:
+    case ENOTDIR:
+    case ELOOP:
+    case ENAMETOOLONG:
+    case EACCES:
+    case EPERM:
+    case EROFS:
+      return false;
+    default:
+      return true;
+  }
+}
+
 error storage_error(std::string_view action, const fs::path& path, int code) {
   return {ec::storage, "cannot " + std::string{action} + ' ' + path.string()
                          + ": " + std::generic_category().message(code)};

@@ -18,6 +18,11 @@ namespace troupe::internal {
 /// `ec::storage` with the sentence "cannot <action> <path>: <errno's text>".
 error storage_error(std::string_view action, const fs::path& path, int code);
 
+/// Whether a call that failed with *code* may succeed later although nothing is
+/// set up differently: the disk is full, or does not answer. Not if the path is
+/// missing, or forbidden.
+bool may_pass(int code) noexcept;
+
 /// The file at a path.
 struct file_status {
   fs::file_type type = fs::file_not_found;

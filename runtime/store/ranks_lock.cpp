@@ -357,8 +357,11 @@ expected<ranks_ticket> open_ranks_ticket(const fs::path& run,
   };
   unique_fd file{uninterrupted(
     [&] { return ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW); })};
-  if (!file)
-    return other(storage_error("open", path, errno).message);
+  if (!file) {
+    auto code = errno;
+    auto why = storage_error("open", path, code);
+    return may_pass(code) ? tl::unexpected{std::move(why)} : other(why.message);
+  }
   char text[digits];
   auto size = ::pread(file.get(), text, digits, 0);
   if (size < 0)

@@ -89,8 +89,9 @@ inline std::string no_abandoned_hosts(std::chrono::milliseconds) {
 
 /// What ranks on another host than the driver's join the attempt with that has
 /// *token*, of the run in the folder *run*. `ec::invalid_config` if what lies
-/// there is not the run's storage; `ec::conflict` if its attempt is another
-/// one: another storage, or the next attempt has begun meanwhile.
+/// there is not the run's storage; `ec::storage` if that fails; `ec::conflict`
+/// if its attempt is another one: another storage, or the next attempt has
+/// begun meanwhile.
 expected<ranks_ticket> open_ranks_ticket(const fs::path& run,
                                          std::uint64_t token);
 

@@ -249,6 +249,7 @@ void for_each_sample(F f) {
   f(trial_ended{"/runs/s", one_trial});
   f(sweep_ended{{{one_trial}, "/runs/s", problem, true, score_order::max}});
   f(run_closed{"ab", "/runs/r"});
+  f(ask_for_place{});
 }
 
 template <class T>

@@ -94,6 +94,43 @@ TEST_F(joining_host_test, a_host_with_a_problem_has_no_ranks) {
   EXPECT_EQ(ranks.launcher->launched.size(), 1u);
 }
 
+TEST_F(joining_host_test, an_agent_whose_storage_fails_asks_again) {
+  start();
+  auto full = [this] { join(1, {ec::storage, "no space left"}); };
+  full();
+  full();
+  EXPECT_EQ(notes.find("no space left"), notes.rfind("no space left"))
+    << "it is shown once";
+  EXPECT_NE(notes.find("no space left"), notes.npos);
+  EXPECT_TRUE(record->failed.empty());
+  join(1);
+  EXPECT_EQ(ranks.launcher->launched.size(), 1u);
+}
+
+TEST_F(joining_host_test, an_agent_without_a_place_is_asked_when_one_is_free) {
+  start();
+  join(1);
+  auto asked = 0;
+  auto spare =
+    system.spawn(host_agent, host_agent_args{elsewhere, [&asked] { ++asked; }});
+  agent_hello hello;
+  hello.facts.incarnation = 2;
+  hello.facts.host = "h2";
+  hello.facts.clock_ms = unix_ms(clock);
+  auto ask = [&] {
+    return system.ask<host_accepted>(
+      ranks.group, hello, caf::actor_cast<caf::strong_actor_ptr>(spare));
+  };
+  EXPECT_EQ(ask()->failure.code, ec::conflict);
+  EXPECT_EQ(asked, 0);
+  lose();
+  EXPECT_EQ(asked, 1);
+  EXPECT_TRUE(ask()->value);
+  ranks.exit(0);
+  start(4);
+  EXPECT_EQ(asked, 1) << "it has a place";
+}
+
 TEST_F(joining_host_test, a_driver_without_ranks_hears_of_no_report) {
   caf::anon_send_exit(ranks.group, caf::exit_reason::user_shutdown);
   system.settle();

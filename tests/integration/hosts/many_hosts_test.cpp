@@ -434,6 +434,24 @@ TEST_P(many_hosts_test, an_agent_of_a_host_without_the_storage_is_refused) {
   EXPECT_EQ(driver->wait(), 0);
 }
 
+// It asks again until the driver ends, which cannot wait any longer.
+TEST_P(many_hosts_test, an_agent_whose_storage_is_full_is_to_come_again) {
+  if (GetParam() != where::namespaces)
+    GTEST_SKIP() << "one machine has one storage";
+  auto driver = start_driver(2, 1, 0, 3000);
+  ticket_of_driver();
+  auto logs = (folder_ / "storage/run/logs").string();
+  // It has room for its root only.
+  auto agent = start(
+    1, {"/usr/bin/unshare", "--mount", "/bin/sh", "-c",
+        concat("mount -t tmpfs -o nr_inodes=1 none '", logs,
+               "' && exec env TROUPE_TICKET='", (folder_ / "ticket").string(),
+               "' '", own_program(), "' --node-agent")});
+  EXPECT_THAT(result_line(), HasSubstr("No space left on device"));
+  EXPECT_EQ(driver->wait(), 0);
+  EXPECT_EQ(agent->wait(), 75);
+}
+
 TEST_P(many_hosts_test, a_rank_that_cannot_read_the_runs_folder_says_why) {
   if (GetParam() != where::namespaces)
     GTEST_SKIP() << "one machine has one storage";

@@ -124,7 +124,7 @@ TEST(scaling_config_test, refuses_more_ranks_and_hosts_than_a_run_can_have) {
             "scaling.num_workers is 2147483647, but a run has at most 67108864 "
             "ranks");
   EXPECT_EQ(refusal({.num_workers = 2, .agents = most}),
-            "scaling.agents is 2147483647, but a run has at most 65535 agents");
+            "scaling.agents is 2147483647, but a run has at most 65536 agents");
   EXPECT_EQ(refusal({.workers_per_host = 2, .min_hosts = most}),
             "scaling.min_hosts is 2147483647, but a run has at most 65536 "
             "hosts");

@@ -181,6 +181,17 @@ TEST_F(host_roster_test, a_host_with_a_problem_is_free_again) {
   EXPECT_THAT(missing(), HasSubstr("h1: read-only"));
 }
 
+TEST_F(host_roster_test, a_host_whose_storage_fails_asks_again) {
+  roster.gather(now);
+  ASSERT_TRUE(admit(facts(1, "h1")));
+  auto decisions = roster.checked(1, 1, {ec::storage, "full"}, now);
+  ASSERT_TRUE(decisions);
+  EXPECT_THAT(*decisions, IsEmpty());
+  EXPECT_EQ(join(1, "h1"), 1u);
+  join(2, "h2");
+  EXPECT_TRUE(starts());
+}
+
 TEST_F(host_roster_test, a_host_that_saw_another_attempt_asks_again) {
   roster.gather(now);
   auto number = admit(facts(1, "h1"));
@@ -445,6 +456,13 @@ TEST_F(launched_roster_test, gives_up_a_host_that_can_never_work) {
   ASSERT_EQ(count<too_few_hosts>(), 1);
   EXPECT_THAT(std::get<too_few_hosts>(last.back()).reason.message,
               HasSubstr("h1: the agent of its-own-name was refused"));
+}
+
+TEST_F(launched_roster_test, gives_up_no_host_whose_storage_may_come_back) {
+  ASSERT_TRUE(admit(launched(launches[0], 7)));
+  last = roster.checked(1, 7, {ec::storage, "full"}, now).value();
+  EXPECT_EQ(count<host_given_up>(), 0);
+  EXPECT_THAT(missing(), HasSubstr("h1: full"));
 }
 
 /// The same for 2 to 6 ranks, two on each host.

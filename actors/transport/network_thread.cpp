@@ -1,17 +1,12 @@
 #include "troupe/actors/transport/network_thread.hpp"
 
-#include <chrono>
+#include <algorithm>
 
 #include <caf/actor.hpp>
 
 namespace troupe::internal {
 
 namespace {
-
-/// After a rank's thread returns the event loop, this thread waits that long
-/// before running it again, so that back-to-back reports need no hand-over. It
-/// bounds the delay of incoming messages.
-constexpr auto grace = std::chrono::milliseconds{1};
 
 class waiting_actor : public mailbox_actor {
 public:
@@ -42,6 +37,14 @@ private:
 
 } // namespace
 
+std::optional<std::chrono::milliseconds>
+loop_pauses::look(std::uint64_t moves) noexcept {
+  if (std::exchange(seen_, moves) != moves)
+    return std::exchange(next_, std::min(2 * next_, longest));
+  next_ = shortest;
+  return std::nullopt;
+}
+
 network_thread::network_thread(caf::actor_system& system) : loop_(system) {
   thread_ = std::thread{[this] { run(); }};
 }
@@ -63,6 +66,7 @@ void network_thread::wake() {
 void network_thread::drive_until(const std::function<bool()>& done) {
   std::unique_lock lock{mutex_};
   borrower_ = true;
+  ++moves_;
   while (!done()) {
     if (driving_)
       changed_.wait(lock);
@@ -70,7 +74,7 @@ void network_thread::drive_until(const std::function<bool()>& done) {
       drive(lock);
   }
   borrower_ = false;
-  ++visits_;
+  ++moves_;
   if (parked_)
     changed_.notify_all();
 }
@@ -85,18 +89,17 @@ void network_thread::drive(std::unique_lock<std::mutex>& lock) {
 
 void network_thread::run() {
   std::unique_lock lock{mutex_};
-  std::uint64_t seen = 0;
+  loop_pauses pauses;
   while (!ending_) {
-    if (borrower_) {
-      changed_.notify_all();
+    if (auto pause = pauses.look(moves_)) {
+      changed_.wait_for(lock, *pause, [this] { return ending_; });
+    } else if (borrower_) { // For long: who returns the loop wakes this thread.
       parked_ = true;
       changed_.wait(lock, [this] { return !borrower_ || ending_; });
       parked_ = false;
-    } else if (visits_ != seen) {
-      seen = visits_;
-      changed_.wait_for(lock, grace, [this] { return ending_; });
     } else {
       drive(lock);
+      changed_.notify_all(); // A borrower may have waited for the loop.
     }
   }
 }

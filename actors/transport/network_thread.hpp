@@ -1,8 +1,11 @@
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -17,6 +20,27 @@
 namespace troupe::internal {
 
 // -- a rank runs the event loop itself while it waits
+
+/// How long the network thread leaves the event loop to threads that come and
+/// go, before it looks at them again.
+///
+/// It takes the loop back once no one has come or gone for a pause, so that
+/// back-to-back reports need no hand-over. The pauses of a stream of reports
+/// grow: each look at them is a wake-up, on a core that a rank may want. The
+/// longest bounds the delay of messages that arrive while no one drives.
+class loop_pauses {
+public:
+  static constexpr auto shortest = std::chrono::milliseconds{1};
+  static constexpr auto longest = std::chrono::milliseconds{4};
+
+  /// *moves* counts who has come or gone. Returns the next pause; nothing: no
+  /// one has since the last look.
+  std::optional<std::chrono::milliseconds> look(std::uint64_t moves) noexcept;
+
+private:
+  std::uint64_t seen_ = 0;
+  std::chrono::milliseconds next_ = shortest;
+};
 
 /// Runs the event loop of an actor system whose `system_config` asked for no
 /// network thread, and lets a thread that waits for an answer run it instead,
@@ -52,7 +76,7 @@ private:
   bool borrower_ = false; ///< Another thread runs it, or wants to.
   bool parked_ = false;   ///< Waits for the borrower to return the loop.
   bool ending_ = false;
-  std::uint64_t visits_ = 0;
+  std::uint64_t moves_ = 0; ///< Times that a borrower came or went.
   std::thread thread_;
 };
 

@@ -30,7 +30,9 @@ constexpr std::size_t max_payload = std::size_t{64} * 1024;
 /// Received bytes that are not acknowledged yet: the other side keeps them.
 constexpr std::uint64_t max_silence = std::uint64_t{128} * 1024;
 
-constexpr std::size_t raw_read_size = std::size_t{64} * 1024;
+/// Each link has a buffer of this size, and a driver a link per host. OpenSSL
+/// gives no more at once: a record of TLS.
+constexpr std::size_t raw_read_size = std::size_t{16} * 1024;
 
 /// A buffer that grew beyond this is freed once it is empty.
 constexpr std::size_t max_idle_capacity = std::size_t{1024} * 1024;

@@ -1,7 +1,6 @@
 // A run of three hosts of which one loses its power while a fourth is spare.
 
 #include <chrono>
-#include <fstream>
 #include <thread>
 
 #include <troupe/train.hpp>
@@ -46,18 +45,6 @@ void loop(train_context& context, const config& cfg) {
   }
 }
 
-/// When the journal of the run says that ranks failed, as `now`.
-double time_of_failure(const std::string& folder) {
-  std::ifstream in{folder + "/run/journal.jsonl"};
-  for (std::string line; std::getline(in, line);) {
-    const std::string time = "\"time_us\":";
-    auto at = line.find(time);
-    if (line.find("\"ranks_failed\"") != line.npos && at != line.npos)
-      return monotonic(std::stod(line.substr(at + time.size())) / 1e6);
-  }
-  throw std::runtime_error{"the journal knows of no loss"};
-}
-
 /// Measured once for both rows.
 struct loss {
   double detection = 0;
@@ -79,7 +66,7 @@ loss lose_host(workplace& place) {
   auto lost = now();
   network.call("crash h3");
   network.await(driver);
-  auto failed = time_of_failure(cfg.folder);
+  auto failed = time_of_event(cfg.folder, "ranks_failed");
   return {failed - lost, times[met_again] - failed};
 }
 

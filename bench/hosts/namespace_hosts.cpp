@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdlib>
+#include <fstream>
+#include <optional>
 
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "bench/numbers.hpp"
 #include "bench/program.hpp"
 #include "troupe/runtime/process/start_program.hpp"
 #include "troupe/runtime/text.hpp"
@@ -23,6 +26,19 @@ bool runs(const std::string& command) {
 
 std::string own_program() {
   return fs::canonical("/proc/self/exe").string();
+}
+
+double time_of_event(const std::string& folder, const std::string& kind) {
+  const std::string time = "\"time_us\":";
+  std::optional<double> result;
+  std::ifstream in{folder + "/run/journal.jsonl"};
+  for (std::string line; std::getline(in, line);)
+    if (auto at = line.find(time);
+        line.find(concat('"', kind, '"')) != line.npos && at != line.npos)
+      result = monotonic(std::stod(line.substr(at + time.size())) / 1e6);
+  if (!result)
+    throw std::runtime_error{"the journal has no event of the kind " + kind};
+  return *result;
 }
 
 namespace_hosts::namespace_hosts(workplace& place, int count, bool slurm) {

@@ -12,6 +12,10 @@ namespace troupe::internal::bench {
 /// This program's file.
 std::string own_program();
 
+/// When the journal of the run in *folder* got its last event of *kind*, as
+/// `now`. Throws if it has none.
+double time_of_event(const std::string& folder, const std::string& kind);
+
 /// Hosts h1, h2, ... that are namespaces of this machine, made by hosts.sh.
 /// Their files and their monotonic clock are those of the machine.
 class namespace_hosts {

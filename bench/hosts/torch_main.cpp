@@ -14,6 +14,13 @@ namespace troupe::internal::bench {
 std::vector<measurement> measurements() {
   return {
     {"start_hosts_4", "s", {.max_ratio = 1.2}, start_hosts_4},
+    {"host_loss_smaller_detection",
+     "s",
+     {.max_value = 11},
+     host_loss_smaller_detection},
+    {"host_loss_smaller_attempt", "ms", {}, host_loss_smaller_attempt},
+    {"host_loss_smaller_ranks", "ms", {}, host_loss_smaller_ranks},
+    {"host_loss_smaller", "ms", {.max_value = 300}, host_loss_smaller},
     {"all_reduce_hosts_25m", "ms", {.max_ratio = 0.75}, all_reduce_hosts},
     {"all_reduce_hosts_wire", "ms", {.max_ratio = 1.15}, all_reduce_hosts_wire},
     {"all_reduce_hosts_tls", "ms", {}, all_reduce_hosts_tls},
@@ -35,6 +42,8 @@ int main(int argc, char** argv) {
     troupe::init(argc, argv); // Agents do not return.
     if (argc == 3 && what == "--start")
       return start_hosts_driver(argv[2]);
+    if (argc == 3 && what == "--smaller")
+      return host_loss_smaller_driver(argv[2]);
     return run_program(argc, argv, "troupe_bench_hosts_torch");
   } catch (const std::exception& e) {
     std::fprintf(stderr, "%s: %s\n", what.c_str(), e.what());

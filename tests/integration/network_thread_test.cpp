@@ -241,6 +241,23 @@ TEST_F(network_thread_test, what_a_thread_posts_runs_in_its_order) {
   }
 }
 
+TEST(loop_pauses_test, grow_as_long_as_someone_comes_and_goes) {
+  loop_pauses pauses;
+  EXPECT_EQ(pauses.look(1), loop_pauses::shortest);
+  EXPECT_EQ(pauses.look(2), 2 * loop_pauses::shortest);
+  for (std::uint64_t moves = 4; moves < 20; moves += 3)
+    EXPECT_EQ(pauses.look(moves), loop_pauses::longest);
+}
+
+TEST(loop_pauses_test, end_and_are_short_again_once_no_one_has) {
+  loop_pauses pauses;
+  EXPECT_EQ(pauses.look(0), std::nullopt);
+  EXPECT_EQ(pauses.look(2), loop_pauses::shortest);
+  EXPECT_EQ(pauses.look(4), 2 * loop_pauses::shortest);
+  EXPECT_EQ(pauses.look(4), std::nullopt);
+  EXPECT_EQ(pauses.look(5), loop_pauses::shortest);
+}
+
 TEST_F(network_thread_test, without_a_network_the_thread_sleeps) {
   network_waiter self{rank.system, nullptr};
   EXPECT_EQ(ask(self, 8), 4);

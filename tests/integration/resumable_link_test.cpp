@@ -1,5 +1,6 @@
 #include "troupe/actors/transport/resumable_link.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <numeric>
 #include <random>
@@ -28,6 +29,7 @@ public:
   using socket_link::socket_link;
 
   std::optional<std::size_t> receive(std::span<std::byte> to) override {
+    largest_read = std::max(largest_read, to.size());
     return is_broken ? std::nullopt : socket_link::receive(to);
   }
 
@@ -36,6 +38,7 @@ public:
   }
 
   bool is_broken = false;
+  std::size_t largest_read = 0;
 };
 
 /// One side of a link, which counts its breaks.
@@ -132,6 +135,18 @@ TEST_F(resumable_link_test, bytes_arrive_once_and_in_order_over_many_breaks) {
   EXPECT_TRUE(second.received == first.to_send);
   EXPECT_TRUE(first.received == second.to_send);
   EXPECT_GT(first.breaks, 0);
+}
+
+// A driver has one for each of its hosts.
+TEST_F(resumable_link_test, keeps_no_more_room_than_for_a_record_of_tls) {
+  first.to_send = numbers(1'000'000, 4);
+  while (second.received.size() < first.to_send.size()) {
+    first.move();
+    second.move();
+  }
+  EXPECT_TRUE(second.received == first.to_send);
+  constexpr std::size_t header = 12;
+  EXPECT_LE(second.lower->largest_read, 16 * 1024 + header);
 }
 
 TEST_F(resumable_link_test, waits_for_the_next_connection_as_long_as_it_may) {

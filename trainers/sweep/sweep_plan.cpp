@@ -31,9 +31,14 @@ field_texts texts_of(const metrics& params) {
   return result;
 }
 
-/// What a trial claims: an elastic one for the most ranks that it may have.
+/// The ranks of a trial, which has this host alone.
+int ranks_of_trial(const scaling_config& x) {
+  return x.workers_per_host > 0 && !runs_here(x) ? x.workers_per_host
+                                                 : world_size_of(x);
+}
+
 trial_slots::claim claim_of_trial(const scaling_config& x) {
-  auto ranks = world_size_of(x);
+  auto ranks = ranks_of_trial(x);
   auto each = claim_of(x);
   return {static_cast<int>(std::floor(each.cpus * ranks)),
           static_cast<int>(each.gpus) * ranks};
@@ -42,7 +47,7 @@ trial_slots::claim claim_of_trial(const scaling_config& x) {
 /// How many trials of *x* fit onto this host at once, but no more than *limit*.
 int concurrency(const scaling_config& x, const std::optional<int>& limit) {
   auto host = local_resources();
-  auto each = x.resources_per_worker.cpus.value_or(1) * world_size_of(x);
+  auto each = x.resources_per_worker.cpus.value_or(1) * ranks_of_trial(x);
   auto most = each > 0 ? std::floor(host.cpus / each) : host.cpus;
   auto result = limit.value_or(static_cast<int>(most));
   // Ranks share cores, but no GPU.
@@ -73,6 +78,32 @@ expected<void> check_options(const sweep_options& x, const searcher& chooser) {
   return internal::validate(*x.halving);
 }
 
+/// Refuses a range of real numbers for a field that takes integers: both ends
+/// may be integers, what is between them is not.
+expected<void> check_fractions(const search_param& x, const train_loop& loop) {
+  if (x.range.kind != param_range::kind_type::real)
+    return {};
+  auto fits = [&](const metric_value& value) {
+    return loop.changed({{x.name, text_of(value)}}, false).has_value();
+  };
+  for (auto place : {0.382, 0.618}) {
+    auto value = std::get<double>(value_at(x.range, place).variant());
+    auto whole = std::trunc(value);
+    if (value == whole || fits(value) || !fits(whole))
+      continue;
+    auto prefix = x.range.is_log ? "log_" : "";
+    return failure(ec::invalid_config, concat("the param '", x.name,
+                                              "' of the sweep is an "
+                                              "integer field, but ",
+                                              prefix,
+                                              "uniform chooses "
+                                              "numbers such as ",
+                                              to_string(metric_value{value}),
+                                              ": use ", prefix, "integers"));
+  }
+  return {};
+}
+
 /// Refuses a space whose values do not fit into the fields of the loop's
 /// config.
 expected<void> check_fields(const search_space& space, const train_loop& loop) {
@@ -80,19 +111,20 @@ expected<void> check_fields(const search_space& space, const train_loop& loop) {
     return failure(ec::invalid_config,
                    "the config of the train loop has no named fields for the "
                    "params of a sweep: add TROUPE_FIELDS to it");
-  for (auto& param : space)
+  for (auto& param : space) {
+    TROUPE_TRY_VOID(check_fractions(param, loop));
     for (auto& value : grid_values(param.range, 2))
       if (auto ok = loop.changed({{param.name, text_of(value)}}, false); !ok)
         return failure(ec::invalid_config,
                        "the param '" + param.name
                          + "' of the sweep: " + ok.error().message);
+  }
   return {};
 }
 
 /// Refuses other hosts, given or found: trials are spread over the cores of
 /// this one.
-expected<void> check_hosts(run_request x) {
-  TROUPE_TRY_VOID(find_hosts(x));
+expected<void> check_hosts(const run_request& x) {
   auto refuse = [](const std::string& what) {
     return failure(ec::invalid_config,
                    concat("the trials of a sweep run on this host, but ", what,
@@ -155,8 +187,10 @@ expected<void> sweep_plan::check() const {
   TROUPE_TRY_VOID(check_options(options_, *searcher_));
   TROUPE_TRY_VOID(searcher_->validate(space_));
   TROUPE_TRY_VOID(check_run(request_.run));
-  TROUPE_TRY_VOID(check_hosts(request_));
-  TROUPE_TRY_VOID(internal::validate(request_));
+  auto found = request_;
+  TROUPE_TRY_VOID(find_hosts(found));
+  TROUPE_TRY_VOID(check_hosts(found));
+  TROUPE_TRY_VOID(internal::validate(found));
   TROUPE_TRY_VOID(check_fields(space_, request_.loop));
   return check_sharing(request_, at_once());
 }

@@ -54,7 +54,12 @@ TEST_F(sweep_test, refuses_what_can_never_work_and_writes_nothing) {
   EXPECT_THAT(refusal({}), HasSubstr("has no params"));
   EXPECT_THAT(refusal({{"lrr", uniform(0, 1)}}),
               HasSubstr("'lrr' of the sweep: there is no field 'lrr'"));
-  EXPECT_THAT(refusal({{"width", uniform(0, 1.5)}}),
+  EXPECT_EQ(refusal({{"width", uniform(2, 8)}}),
+            "the param 'width' of the sweep is an integer field, but uniform "
+            "chooses numbers such as 4.292: use integers");
+  EXPECT_THAT(refusal({{"width", log_uniform(2, 8)}}),
+              HasSubstr("use log_integers"));
+  EXPECT_THAT(refusal({{"width", choice({1, 1.5})}}),
               HasSubstr("width: expected integer"));
   EXPECT_THAT(refusal({{"width", integers(1, std::int64_t{1} << 40)}}),
               HasSubstr("out of range"));

@@ -13,6 +13,7 @@
 #include "tests/integration/sweep/sweep_fixture.hpp"
 #include "tests/support/pretended_gpus.hpp"
 #include "troupe/runtime/process/usable_cores.hpp"
+#include "troupe/trainers/sweep/sweep_plan.hpp"
 
 namespace troupe::internal::test {
 
@@ -124,6 +125,39 @@ TEST_F(sweep_test, trials_side_by_side_have_the_cores_that_they_claim) {
   ASSERT_FALSE(x.error) << x.error->message;
   EXPECT_EQ(bytes_of(notes / "1"), std::to_string(cores[0]) + ' ');
   EXPECT_EQ(bytes_of(notes / "2"), std::to_string(cores[1]) + ' ');
+}
+
+TEST_F(sweep_test, trials_at_once_have_cores_for_all_their_ranks) {
+  auto cores = own_cores().count;
+  if (cores < 2)
+    GTEST_SKIP() << "this host has one core";
+  search_space space;
+  sweep_options options;
+  auto at_once = [&](const scaling_config& scaling) {
+    run_request request;
+    request.scaling = scaling;
+    return sweep_plan{request, space, options}.at_once();
+  };
+  EXPECT_EQ(at_once({.workers_per_host = 1}), cores);
+  EXPECT_EQ(at_once({.workers_per_host = cores}), 1);
+  run_request request;
+  request.scaling.workers_per_host = 2;
+  request.scaling.resources_per_worker.cpus = 1;
+  auto slots = sweep_plan{request, space, options}.slots();
+  EXPECT_EQ(slots.take().cores.size(), 2u);
+}
+
+TEST_F(sweep_test, refuses_ranks_of_a_host_that_claim_too_many_cores) {
+  auto options = run();
+  options.scaling.workers_per_host = 2;
+  options.scaling.resources_per_worker.cpus = own_cores().count;
+  auto x = sweep{data_parallel_trainer{train, settings{}, options},
+                 widths(2),
+                 {.metric = "loss", .searcher = grid_search()}}
+             .fit();
+  ASSERT_TRUE(x.error);
+  EXPECT_EQ(x.error->code, ec::invalid_config);
+  EXPECT_TRUE(x.trials.empty()) << "no trial begins";
 }
 
 } // namespace troupe::internal::test

@@ -1,6 +1,8 @@
 // PyTorch's FashionMNIST script under Ray Train ("Getting started with PyTorch"
 // in its guide), ported line by line. The numbers are the guide's own.
 
+#include <stdexcept>
+
 #include <torch/torch.h>
 
 #include <troupe/torch.hpp>
@@ -11,6 +13,11 @@ struct config {
   int epochs = 10;
   int limit = 60'000; // training samples per epoch; the guide has all
   TROUPE_FIELDS(epochs, limit)
+
+  void validate() const {
+    if (epochs < 1 || limit < 1)
+      throw std::invalid_argument{"epochs and limit are at least 1"};
+  }
 };
 
 void train_func(troupe::train_context& context, const config& cfg) {
@@ -26,9 +33,12 @@ void train_func(troupe::train_context& context, const config& cfg) {
                           cfg.limit},
     {.batch_size = 128, .shuffle = true});
 
-  // Training
+  // Training, from the last checkpoint if the run was interrupted
   int epoch = 0;
-  troupe::train_state state{{"model", model}, {"epoch", epoch}};
+  troupe::train_state state{
+    {"model", model}, {"optimizer", optimizer}, {"epoch", epoch}};
+  if (context.resume(state))
+    ++epoch;
   for (; epoch < cfg.epochs; ++epoch) {
     train_loader.set_epoch(epoch);
     torch::Tensor loss;
@@ -47,8 +57,11 @@ void train_func(troupe::train_context& context, const config& cfg) {
 int main(int argc, char** argv) {
   troupe::init(argc, argv);
   // [4] Configure scaling and resource requirements; `--gpu` for GPUs.
-  troupe::torch_options run{.scaling = {.num_workers = 2},
-                            .run = {.storage_path = "runs"}};
+  troupe::torch_options run{
+    .scaling = {.num_workers = 2},
+    .run = {.name = "ray_train_port",
+            .storage_path = "runs",
+            .if_finished = troupe::if_finished::number}};
   auto cfg = troupe::parse_config<config>(
     argc, argv, run, {.about = "The program of Ray Train's guide, ported."});
   // [5] Launch distributed training job.

@@ -12,18 +12,45 @@ import pandas
 folder = Path(sys.argv[1])
 metric = sys.argv[2] if len(sys.argv) > 2 else "loss"
 
+
+def entries(path):
+    """Objects in the lines of a journal. A line that is damaged, or still being written, is left out."""
+    with open(path, encoding="utf-8", errors="replace") as file:
+        for line in file:
+            try:
+                yield json.loads(line)
+            except ValueError:
+                pass
+
+
+def value(x):
+    """NaN and infinities, which JSON does not have, are objects such as {"float": "nan"}."""
+    return float(x["float"]) if isinstance(x, dict) and "float" in x else x
+
+
 # metrics.csv: one row per report, with what rank 0 reported. A report that was lost to a restart has a later row of the
-# same index, and the later one counts.
-table = pandas.read_csv(folder / "metrics.csv").drop_duplicates("index", keep="last")
-print(table[["index", "attempt", "checkpoint", metric]].to_string(index=False))
+# same index, and the later one counts. Rows without an index are of context.log().
+if not (folder / "metrics.csv").exists():
+    sys.exit(f"read_results.py: there is no {folder / 'metrics.csv'}")
+table = pandas.read_csv(folder / "metrics.csv")
+if metric not in table:
+    sys.exit(f"read_results.py: {folder} has no metric {metric}; its columns are {', '.join(table)}")
+table = table.reindex(columns=["index", "attempt", "checkpoint", metric]).dropna(subset=["index"])
+table = table.astype({"index": int}).drop_duplicates("index", keep="last")
+table[metric] = pandas.to_numeric(table[metric], errors="coerce")
+print(table.to_string(index=False))
 
 # journal.jsonl: one JSON object per line. Those with "batch" are reports, with the values of every rank.
-with open(folder / "journal.jsonl", encoding="utf-8") as file:
-    lines = [json.loads(line) for line in file]
-ranks = pandas.DataFrame([{"batch": x["batch"], "rank": rank, **values}
-                          for x in lines if "batch" in x for rank, values in enumerate(x["values"])])
+ranks = pandas.DataFrame([{"batch": x["batch"], "rank": rank, metric: value(values.get(metric))}
+                          for x in entries(folder / "journal.jsonl") if "batch" in x
+                          for rank, values in enumerate(x["values"])], columns=["batch", "rank", metric])
 ranks = ranks.drop_duplicates(["batch", "rank"], keep="last")
+ranks[metric] = pandas.to_numeric(ranks[metric], errors="coerce")
 print(ranks.groupby("batch")[metric].agg(["mean", "min", "max"]).to_string())
 
-best = table[table["checkpoint"].notna()].sort_values(metric).iloc[0]
-print(f"the lowest {metric} is {best[metric]:.4g}, in report {best['index']}")
+with_checkpoint = table[table["checkpoint"].notna() & table[metric].notna()].sort_values(metric)
+if with_checkpoint.empty:
+    print(f"no checkpoint has a number {metric}")
+else:
+    best = with_checkpoint.iloc[0]
+    print(f"the lowest {metric} is {best[metric]:.4g}, in report {best['index']}")

@@ -48,12 +48,12 @@ int show(const troupe::fs::path& folder) {
       std::printf("  %-12s mean %.4g, from %.4g to %.4g\n", name.c_str(),
                   x.mean, x.min, x.max);
   }
-  if (auto best = result->best_checkpoint()) {
-    int epoch = 0;
-    best->data.load("epoch", epoch);
-    std::printf("the best checkpoint is %s, of epoch %d\n",
-                best->data.name().c_str(), epoch);
-  }
+  for (auto& line : history->damaged)
+    std::fprintf(stderr, "reading_results: %s\n", line.c_str());
+  // What is in its files only the program that saved them knows.
+  if (auto best = result->best_checkpoint())
+    std::printf("the best checkpoint is %s, with %s\n",
+                best->data.name().c_str(), to_string(best->values).c_str());
   return 0;
 }
 

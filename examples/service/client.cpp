@@ -19,7 +19,7 @@ namespace {
 using clock_type = std::chrono::steady_clock;
 
 struct options {
-  troupe::fs::path socket = "runs/service.socket";
+  troupe::fs::path socket = "runs/.sockets/service";
   int checkpoints = 30; // end after answers from so many
   int rate = 500;       // predictions per second
   int samples = 10;     // sent with each of them

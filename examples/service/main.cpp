@@ -12,7 +12,7 @@
 namespace {
 
 struct options {
-  troupe::fs::path storage = "runs"; // only this user may read it
+  troupe::fs::path storage = "runs";
   int workers = 2;
   bool gpu = false;
   std::uint64_t shard_size = 4000; // samples that begin a round
@@ -46,13 +46,13 @@ service_actor::behavior_type front(service_actor::pointer self,
   };
 }
 
-/// Makes *folder*, and lets only this user enter *storage* around it.
-troupe::expected<void> make_folders(const troupe::fs::path& storage,
-                                    const troupe::fs::path& folder) {
+/// Makes *folder* in the storage, and lets only this user enter it. The storage
+/// itself stays as open as it is: it may have runs of others.
+troupe::expected<void> make_own(const troupe::fs::path& folder) {
   boost::system::error_code failed;
   troupe::fs::create_directories(folder, failed);
   if (!failed)
-    troupe::fs::permissions(storage, troupe::fs::owner_all, failed);
+    troupe::fs::permissions(folder, troupe::fs::owner_all, failed);
   if (failed)
     return troupe::failure(troupe::ec::storage,
                            "cannot make the folder " + folder.string()
@@ -77,9 +77,11 @@ int main(int argc, char** argv) {
     return 2;
   }
   auto storage = troupe::fs::absolute(cfg.storage);
-  auto shards = storage / ".samples"; // not the folder of a run
-  if (auto made = make_folders(storage, shards); !made)
-    return complain(made.error());
+  // Hidden ones are not taken for runs.
+  auto shards = storage / ".samples", sockets = storage / ".sockets";
+  for (auto& folder : {shards, sockets})
+    if (auto made = make_own(folder); !made)
+      return complain(made.error());
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
   troupe::register_messages<caf::id_block::service_messages,
                             caf::id_block::service_parts>();
@@ -104,7 +106,7 @@ int main(int argc, char** argv) {
   auto samples =
     system.spawn<caf::detached>(ingest, shards, cfg.shard_size, training);
   auto service = system.spawn(front, samples, predictions);
-  auto door = troupe::publish(system, service, storage / "service.socket");
+  auto door = troupe::publish(system, service, sockets / "service");
   if (door)
     std::printf("clients find the service at %s\n", door->path().c_str());
   else

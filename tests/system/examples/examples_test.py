@@ -13,6 +13,7 @@ import random
 import re
 import select
 import signal
+import stat
 import subprocess
 import sys
 import tempfile
@@ -420,10 +421,17 @@ class Service(ExampleTest):
         self.assertTrue(all(x > kept[-1] for x in others), others)
         self.end_of(service)
 
+    def test_leaves_the_storage_open_to_those_who_have_runs_there(self):
+        self.storage.mkdir()
+        self.storage.chmod(0o775)
+        self.end_of(self.start())
+        mode = {x: stat.S_IMODE((self.storage / x).stat().st_mode) for x in (".", ".sockets", ".samples")}
+        self.assertEqual(mode, {".": 0o775, ".sockets": 0o700, ".samples": 0o700})
+
     def test_says_why_it_cannot_serve(self):
         self.start()
         _, err = self.run_example(code=1)
-        self.assertIn("service.socket", err)
+        self.assertIn(".sockets/service", err)
         out, err = run("service_client", "--socket", "nowhere", folder=self.folder, code=1)
         self.assertIn("nowhere", err)
 
@@ -677,7 +685,7 @@ class ReadingResults(ExampleTest):
         out, _ = self.run_example("--name", "curve")
         self.assertIn("curve: finished after 1 attempt(s), last epoch=5 loss=0.15\n", out)
         self.assertRegex(out, r"loss +mean 0\.905, from 0\.9 to 0\.91\n")
-        self.assertEqual(out.splitlines()[-1], "the best checkpoint is checkpoint_000004, of epoch 4")
+        self.assertEqual(out.splitlines()[-1], "the best checkpoint is checkpoint_000004, with epoch=4 loss=0.1")
         again, _ = self.run_example("--read", self.storage / "curve")
         self.assertEqual(again, out)
 
@@ -687,16 +695,40 @@ class ReadingResults(ExampleTest):
         self.assertTrue(err.startswith("reading_results: "), err)
         self.assertIn(str(self.folder / "nothing"), err)
 
-    def test_is_read_by_pandas_as_well(self):
+    def test_shows_a_run_of_another_program(self):
+        run("minimal", "--name", "count", folder=self.folder)
+        out, _ = self.run_example("--read", self.storage / "count")
+        self.assertIn("count: finished after 1 attempt(s), last rank=0 step=5\n", out)
+        self.assertEqual(out.splitlines()[-1], "the best checkpoint is checkpoint_000004, with rank=0 step=5")
+
+    def read_by_pandas(self, *arguments, code=0):
         python = os.environ.get("TROUPE_PEERS_PYTHON")
         if not python:
             self.skipTest("TROUPE_PEERS_PYTHON, a Python with pandas, is not set")
-        self.run_example("--name", "curve")
-        done = subprocess.run([python, EXAMPLES / "reading_results/read_results.py", self.storage / "curve"],
+        done = subprocess.run([python, EXAMPLES / "reading_results/read_results.py", *map(str, arguments)],
                               capture_output=True, text=True, timeout=LIMIT_S)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertRegex(done.stdout, r"\n4 +0\.105 +0\.1[0 ]* +0\.11")
-        self.assertEqual(done.stdout.splitlines()[-1], "the lowest loss is 0.1, in report 4")
+        self.assertEqual(done.returncode, code, done.stderr)
+        return done.stdout, done.stderr
+
+    def test_is_read_by_pandas_as_well(self):
+        self.run_example("--name", "curve")
+        out, _ = self.read_by_pandas(self.storage / "curve")
+        self.assertRegex(out, r"\n4 +0\.105 +0\.1[0 ]* +0\.11")
+        self.assertEqual(out.splitlines()[-1], "the lowest loss is 0.1, in report 4")
+
+    def test_pandas_reads_runs_of_other_programs(self):
+        run("minimal", "--name", "count", folder=self.folder)
+        out, _ = self.read_by_pandas(self.storage / "count", "step")
+        self.assertEqual(out.splitlines()[-1], "the lowest step is 1, in report 0")
+        _, err = self.read_by_pandas(self.storage / "count", code=1)
+        self.assertRegex(err, r"^read_results.py: \S+ has no metric loss; its columns are .*\n$")
+        # A loss that becomes infinite, then NaN, and no checkpoints; a line that is still being written.
+        run("deciding_callback", "--lr", 300, "--name", "nan", folder=self.folder, code=1)
+        with open(self.storage / "nan/journal.jsonl", "a") as journal:
+            journal.write('{"batch":')
+        out, _ = self.read_by_pandas(self.storage / "nan")
+        self.assertRegex(out, r"\binf\b")
+        self.assertEqual(out.splitlines()[-1], "no checkpoint has a number loss")
 
 
 class OwnSink(ExampleTest):
@@ -847,6 +879,16 @@ class RayTrainPort(ExampleTest):
             self.assertTrue(0 < batch["values"][0]["loss"] < 10)
             model = self.storage / "port/checkpoints" / batch["checkpoint"] / "model.safetensors"
             self.assertIn(b'"layer1.0.conv1.weight"', model.read_bytes()[:65536])  # as torchvision names it
+
+    def test_resumes_on_a_second_start(self):
+        if not DATA.exists():
+            self.skipTest("the package dataset-fashion-mnist is not installed")
+        arguments = ["--limit", 256, "--epochs", 2]
+        self.run_example(*arguments, code=-9, environment={"TROUPE_FAILPOINT": "commit.state_saved:1"})
+        self.run_example(*arguments)
+        path = self.storage / "ray_train_port"
+        self.assertEqual([x["batch"] for x in batches_of(path)], [0, 1])
+        self.assertTrue((path / "checkpoints/checkpoint_000001/optimizer.safetensors").exists())
 
 
 class CommandLine(unittest.TestCase):

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <deque>
+#include <stdexcept>
 #include <stop_token>
 
 #include <spawn.h>
@@ -24,6 +25,12 @@ struct options {
   int steps = 50; // of each game between two messages
 
   TROUPE_FIELDS(socket, seed, games, steps)
+
+  void validate() const {
+    if (games < 1 || games > 1000 || steps < 1 || steps > 100'000)
+      throw std::invalid_argument{
+        "games is 1 to 1000, and steps is 1 to 100000"};
+  }
 };
 
 /// One game, and its steps whose next rewards are still to come.

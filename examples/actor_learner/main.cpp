@@ -22,8 +22,12 @@ struct options {
   TROUPE_FIELDS(environments, goal, seed, updates)
 
   void validate() const {
-    if (environments < 1 || updates < 1)
-      throw std::invalid_argument{"environments and updates are at least 1"};
+    if (updates < 1 || environments < 1 || environments > 1000)
+      throw std::invalid_argument{
+        "updates is at least 1, and environments is 1 to 1000"};
+    if (!(goal > 0 && goal <= 500))
+      throw std::invalid_argument{
+        "goal is above 0 and at most 500, the reward of a whole episode"};
   }
 };
 

@@ -17,8 +17,10 @@ struct config {
   TROUPE_FIELDS(lr, target, epochs)
 
   void validate() const {
-    if (epochs < 1)
-      throw std::invalid_argument{"epochs is at least 1"};
+    if (epochs < 1 || !(lr > 0 && std::isfinite(lr))
+        || !(target > 0 && std::isfinite(target)))
+      throw std::invalid_argument{
+        "epochs is at least 1, lr and target are finite numbers above 0"};
   }
 };
 

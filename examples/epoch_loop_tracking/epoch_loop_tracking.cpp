@@ -2,6 +2,8 @@
 // module logs, the loop reports, the tracker gets everything. No guard for rank
 // 0, and a restarted run continues its curves.
 
+#include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <stdexcept>
 
@@ -22,8 +24,9 @@ struct config {
   TROUPE_FIELDS(tracker, data, lr, epochs, limit)
 
   void validate() const {
-    if (epochs < 1 || limit < 1)
-      throw std::invalid_argument{"epochs and limit are at least 1"};
+    if (epochs < 1 || limit < 1 || !(lr > 0 && std::isfinite(lr)))
+      throw std::invalid_argument{
+        "epochs and limit are at least 1, and lr is a finite number above 0"};
   }
 };
 

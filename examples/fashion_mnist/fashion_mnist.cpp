@@ -1,6 +1,7 @@
 // ResNet-18 on FashionMNIST, data-parallel.
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <stdexcept>
 
@@ -22,9 +23,11 @@ struct config {
   TROUPE_FIELDS(data, resume, lr, seed, epochs, batch_size, limit)
 
   void validate() const {
-    if (epochs < 0 || batch_size < 1 || limit < 0)
+    if (epochs < 0 || batch_size < 1 || limit < 0
+        || !(lr > 0 && std::isfinite(lr)))
       throw std::invalid_argument{
-        "epochs and limit are at least 0, batch_size at least 1"};
+        "epochs and limit are at least 0, batch_size at least 1, and lr is a "
+        "finite number above 0"};
   }
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <iterator>
 #include <span>
@@ -57,8 +58,16 @@ struct config {
         || model.width < 1 || model.width % model.heads != 0)
       throw std::invalid_argument{"the sizes of the model are at least 1, and "
                                   "model.heads divides model.width"};
-    if (!(clip > 0 && temperature > 0))
-      throw std::invalid_argument{"clip and temperature are above 0"};
+    if (model.layers > 1000 || model.width > 65'536 || model.context > 65'536)
+      throw std::invalid_argument{"model.layers is at most 1000, model.width "
+                                  "and model.context are at most 65536"};
+    for (auto x : {lr, clip, temperature})
+      if (!(x > 0 && std::isfinite(x)))
+        throw std::invalid_argument{
+          "lr, clip and temperature are finite numbers above 0"};
+    if (!(weight_decay >= 0 && std::isfinite(weight_decay)))
+      throw std::invalid_argument{
+        "weight_decay is a finite number, at least 0"};
   }
 };
 

@@ -2,7 +2,9 @@
 // module with its steps, a loop, callbacks. Resumes after its last epoch if a
 // run of the same name was interrupted.
 
+#include <cmath>
 #include <cstdio>
+#include <stdexcept>
 
 #include <torch/torch.h>
 
@@ -15,6 +17,12 @@ struct config {
   int limit = 4096; // training samples per epoch
 
   TROUPE_FIELDS(data, lr, epochs, limit)
+
+  void validate() const {
+    if (epochs < 1 || limit < 1 || !(lr > 0 && std::isfinite(lr)))
+      throw std::invalid_argument{
+        "epochs and limit are at least 1, and lr is a finite number above 0"};
+  }
 };
 
 struct classifier

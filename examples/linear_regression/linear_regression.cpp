@@ -1,6 +1,7 @@
 // Linear regression on y = 2x + noise, data-parallel: every rank has its own
 // samples, and all ranks end with the same weight.
 
+#include <cmath>
 #include <cstdio>
 #include <stdexcept>
 
@@ -16,8 +17,11 @@ struct config {
   TROUPE_FIELDS(lr, epochs, samples)
 
   void validate() const {
-    if (epochs < 1 || samples < 1)
-      throw std::invalid_argument{"epochs and samples are at least 1"};
+    if (epochs < 1 || samples < 1 || samples > 10'000'000
+        || !(lr > 0 && std::isfinite(lr)))
+      throw std::invalid_argument{
+        "epochs is at least 1, samples is 1 to 10000000, and lr is a finite "
+        "number above 0"};
   }
 };
 

@@ -21,10 +21,13 @@ struct config {
   TROUPE_FIELDS(points, rare, balanced, epochs, readers, lr)
 
   void validate() const {
-    if (epochs < 1 || !(rare < 1 && rare * points >= 1))
+    if (epochs < 1 || points > 10'000'000 || !(rare < 1 && rare * points >= 1))
       throw std::invalid_argument{
-        "epochs is at least 1, rare is below 1, and rare * points, the number "
-        "of rare points, is at least 1"};
+        "epochs is at least 1, points at most 10000000, rare is below 1, and "
+        "rare * points, the number of rare points, is at least 1"};
+    if (readers < 0 || readers > 64 || !(lr > 0 && std::isfinite(lr)))
+      throw std::invalid_argument{
+        "readers is 0 to 64, and lr is a finite number above 0"};
   }
 };
 

@@ -2,6 +2,7 @@
 // folder, in the line protocol of InfluxDB. No LibTorch.
 
 #include <cstdio>
+#include <stdexcept>
 #include <stop_token>
 
 #include <troupe/trackers.hpp>
@@ -78,6 +79,11 @@ struct config {
   int steps = 20;
 
   TROUPE_FIELDS(steps)
+
+  void validate() const {
+    if (steps < 1)
+      throw std::invalid_argument{"steps is at least 1"};
+  }
 };
 
 void train(troupe::train_context& context, const config& cfg) {

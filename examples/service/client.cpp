@@ -8,6 +8,7 @@
 #include <map>
 #include <random>
 #include <set>
+#include <stdexcept>
 #include <thread>
 
 #include <caf/scoped_actor.hpp>
@@ -29,9 +30,10 @@ struct options {
   TROUPE_FIELDS(socket, checkpoints, rate, samples, limit_s, seed)
 
   void validate() const {
-    if (checkpoints < 1 || rate < 1 || samples < 1 || limit_s < 1)
-      throw std::invalid_argument{
-        "checkpoints, rate, samples and limit_s are at least 1"};
+    if (checkpoints < 1 || rate < 1 || limit_s < 1 || samples < 1
+        || samples > 100'000)
+      throw std::invalid_argument{"checkpoints, rate and limit_s are at least "
+                                  "1, and samples is 1 to 100000"};
   }
 };
 

@@ -3,6 +3,7 @@
 
 #include <csignal>
 #include <cstdio>
+#include <stdexcept>
 
 #include <caf/io/middleman.hpp>
 #include <caf/scoped_actor.hpp>
@@ -21,9 +22,9 @@ struct options {
   TROUPE_FIELDS(storage, workers, gpu, shard_size, epochs)
 
   void validate() const {
-    if (shard_size < 1 || epochs < 1 || workers < 1)
+    if (shard_size < 1 || epochs < 1 || workers < 1 || workers > 1024)
       throw std::invalid_argument{
-        "shard_size, epochs and workers are at least 1"};
+        "shard_size and epochs are at least 1, and workers is 1 to 1024"};
   }
 };
 

@@ -16,8 +16,9 @@ struct config {
   TROUPE_FIELDS(steps, kill_rank_at, kill_driver_at)
 
   void validate() const {
-    if (steps < 1)
-      throw std::invalid_argument{"steps is at least 1"};
+    if (steps < 1 || kill_rank_at < 0 || kill_driver_at < 0)
+      throw std::invalid_argument{"steps is at least 1, kill_rank_at and "
+                                  "kill_driver_at are at least 0"};
   }
 };
 

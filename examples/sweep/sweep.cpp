@@ -2,8 +2,10 @@
 // a dozen trials, each a run of its own, the worse ones ended early. No
 // LibTorch. Start it again after Ctrl-C or `kill -9`, and it continues.
 
+#include <cmath>
 #include <cstdio>
 #include <random>
+#include <stdexcept>
 
 #include <troupe/sweep.hpp>
 
@@ -17,6 +19,14 @@ struct config {
   int trials = 12; // of the sweep
 
   TROUPE_FIELDS(lr, momentum, schedule, epochs, trials)
+
+  void validate() const {
+    if (epochs < 1 || trials < 1 || !(lr > 0 && std::isfinite(lr))
+        || !(momentum >= 0 && momentum < 1))
+      throw std::invalid_argument{
+        "epochs and trials are at least 1, lr is a finite number above 0, and "
+        "momentum is 0 to 1, without 1"};
+  }
 };
 
 /// The line so far, and what momentum remembers.

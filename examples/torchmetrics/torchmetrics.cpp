@@ -2,6 +2,7 @@
 // mean validation loss of the batches, MAPE and R2 over the validation samples
 // of all ranks, and a checkpoint for each epoch that Python can read.
 
+#include <cmath>
 #include <cstdio>
 #include <stdexcept>
 
@@ -18,9 +19,11 @@ struct config {
   TROUPE_FIELDS(lr, epochs, samples, batch_size)
 
   void validate() const {
-    if (epochs < 1 || samples < 1 || batch_size < 1)
+    if (epochs < 1 || samples < 1 || samples > 10'000'000 || batch_size < 1
+        || batch_size > samples || !(lr > 0 && std::isfinite(lr)))
       throw std::invalid_argument{
-        "epochs, samples and batch_size are at least 1"};
+        "epochs is at least 1, samples is 1 to 10000000, batch_size is 1 to "
+        "samples, and lr is a finite number above 0"};
   }
 };
 

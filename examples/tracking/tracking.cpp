@@ -1,7 +1,9 @@
 // A small network on FashionMNIST, shown in the tracker of your choice.
 // Credentials come from the environment, as for each tracker's own client.
 
+#include <cmath>
 #include <cstdio>
+#include <stdexcept>
 
 #include <torch/torch.h>
 
@@ -19,6 +21,14 @@ struct config {
   int limit = 6400;    // training samples per epoch; 0: all
 
   TROUPE_FIELDS(tracker, data, lr, epochs, batch_size, limit)
+
+  void validate() const {
+    if (epochs < 1 || batch_size < 1 || limit < 0
+        || !(lr > 0 && std::isfinite(lr)))
+      throw std::invalid_argument{
+        "epochs and batch_size are at least 1, limit is at least 0, and lr is "
+        "a finite number above 0"};
+  }
 };
 
 /// The first image of a batch for a tracker.

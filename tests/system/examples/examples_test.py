@@ -893,15 +893,32 @@ class RayTrainPort(ExampleTest):
 
 class CommandLine(unittest.TestCase):
     def test_an_argument_that_makes_no_sense_is_refused_in_one_sentence(self):
-        for program, wrong in {"minimal": ["--steps 0"],
-                               "deciding_callback": ["--epochs 0"],
-                               "surviving_kill": ["--steps 0"],
-                               "linear_regression": ["--epochs 0", "--samples 0"],
-                               "torchmetrics": ["--epochs 0", "--samples 0", "--batch_size 0"],
-                               "own_dataset": ["--epochs 0", "--rare 0", "--rare 1", "--points 10"],
-                               "epoch_loop_tracking": ["--epochs 0", "--limit 0"],
-                               "service": ["--storage file", "--storage /proc/runs"],
-                               "actor_learner": ["--storage file", "--storage /proc/runs"]}.items():
+        lr = ["--lr nan", "--lr inf", "--lr 0", "--lr -1"]
+        for program, wrong in {"minimal": ["--steps 0", "--steps -1"],
+                               "own_sink": ["--steps 0"],
+                               "deciding_callback": ["--epochs 0", "--target nan", "--target 0", *lr],
+                               "surviving_kill": ["--steps 0", "--kill_rank_at -1", "--kill_driver_at -1"],
+                               "linear_regression": ["--epochs 0", "--samples 0", "--samples 2000000000", *lr],
+                               "torchmetrics": ["--epochs 0", "--samples 0", "--batch_size 0", "--batch_size 101", *lr],
+                               "own_dataset": ["--epochs 0", "--rare 0", "--rare 1", "--rare nan", "--points 10",
+                                               "--points 2000000000", "--readers -1", "--readers 65", *lr],
+                               "epoch_loop_tracking": ["--epochs 0", "--limit 0", *lr],
+                               "lightning_style": ["--epochs 0", "--limit 0", *lr],
+                               "tracking": ["--epochs 0", "--batch_size 0", "--limit -1", *lr],
+                               "fashion_mnist": ["--epochs -1", "--batch_size 0", *lr],
+                               "ray_train_port": ["--epochs 0", "--limit 0"],
+                               "language_model": [f"--text file {x}" for x in (
+                                   "--epochs -1", "--limit -1", "--accumulate 0", "--clip nan", "--temperature inf",
+                                   "--weight_decay nan", "--weight_decay -1", "--model.heads 3", "--model.width 1000000000",
+                                   "--model.context 0", *lr)],
+                               "sweep": ["--trials 0", "--trials -1", "--epochs 0", "--momentum 1", "--momentum nan", *lr],
+                               "service": ["--workers 0", "--epochs 0", "--shard_size 0", "--storage file",
+                                           "--storage /proc/runs"],
+                               "service_client": ["--rate 0", "--samples 0", "--samples 2000000000", "--limit_s -1",
+                                                  "--checkpoints 0"],
+                               "actor_learner": ["--goal nan", "--goal -1", "--goal 501", "--environments 0",
+                                                 "--environments 1000000", "--updates 0", "--storage file",
+                                                 "--storage /proc/runs"]}.items():
             if not (PROGRAMS / program).exists():
                 continue
             for arguments in wrong:

@@ -98,7 +98,7 @@ void complain_about(const std::vector<found_run>& runs,
     for (auto& problem : sweep.problems)
       complain(sweep.name + ": " + problem.message);
   for (auto& x : storage.strange)
-    complain(x.path.filename().string() + ": " + x.reason.message);
+    complain(shown_name(x.path) + ": " + x.reason.message);
 }
 
 json_object json_of(const std::vector<found_run>& runs,

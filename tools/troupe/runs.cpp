@@ -10,6 +10,7 @@
 #include <string_view>
 #include <utility>
 
+#include "tools/troupe/storage.hpp"
 #include "troupe/runtime/process/descriptor.hpp"
 #include "troupe/runtime/run_layout.hpp"
 #include "troupe/runtime/storage/checksum.hpp"
@@ -139,7 +140,7 @@ std::uint64_t found_run::attempts() const {
 found_run read_run(const fs::path& path) {
   found_run x;
   x.path = path;
-  x.name = path.filename().string();
+  x.name = shown_name(path);
   auto claim = take(latest_claim(path), x).value_or(std::nullopt);
   if (claim) {
     x.driver = claim->driver;

@@ -37,7 +37,7 @@ struct found_run {
   using time_point = std::chrono::system_clock::time_point;
 
   fs::path path;
-  std::string name; ///< Of the folder, which may have been renamed.
+  std::string name; ///< `shown_name` of the folder.
   std::optional<run_description> description;
   std::optional<saved_run> state;
   std::optional<process_identity> driver; ///< Who has or had the claim.

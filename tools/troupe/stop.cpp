@@ -9,6 +9,7 @@
 #include <string>
 
 #include "tools/troupe/runs.hpp"
+#include "tools/troupe/storage.hpp"
 #include "tools/troupe/sweeps.hpp"
 #include "tools/troupe/verbs.hpp"
 #include "troupe/runtime/process/descriptor.hpp"
@@ -102,9 +103,8 @@ expected<int> stop(const stop_arguments& x) {
       {{"driver", {{"pid", driver.pid}, {"host", utf8_text(driver.host)}}},
        {"state", state}});
   else
-    print(x.wait
-            ? concat(one_line(path.filename().string()), " is ", state, "\n")
-            : concat("asked ", one_line(to_string(driver)), "\n"));
+    print(x.wait ? concat(one_line(shown_name(path)), " is ", state, "\n")
+                 : concat("asked ", one_line(to_string(driver)), "\n"));
   return done;
 }
 

@@ -64,6 +64,13 @@ expected<std::optional<found_id>> find_id(const std::string& id,
   return std::nullopt;
 }
 
+std::string shown_name(const fs::path& path) {
+  auto name = path.filename().string();
+  auto sweep = is_sweep(path.parent_path());
+  return sweep && *sweep ? path.parent_path().filename().string() + '/' + name
+                         : name;
+}
+
 bool is_id(const std::string& text) {
   return text.size() >= 6 && is_hex(text);
 }
@@ -164,10 +171,46 @@ tl::unexpected<error> refuse_sweep(const fs::path& path) {
                    + path.filename().string() + '/' + trial_name(0));
 }
 
+/// Where the run *given* was looked for in vain, and how near names begin
+/// there.
+struct search_place {
+  fs::path folder;
+  std::string prefix; ///< "lr-search/" of the trials of a sweep.
+  std::string name;   ///< That is not in the folder.
+  std::string reason;
+};
+
+/// Of `NAME/trial-0000`, the sweep in *storage* is meant, unless there is a
+/// folder NAME here.
+expected<search_place> place_of(const std::string& given,
+                                const fs::path& storage) {
+  auto in_storage = "there is no run " + given + " in " + storage.string();
+  if (!has_folders(given))
+    return search_place{storage, "", given, in_storage};
+  TROUPE_TRY(auto as_path, plain_path(given));
+  search_place here{as_path.parent_path(), "", as_path.filename().string(),
+                    "there is no folder " + as_path.string()};
+  TROUPE_TRY(auto paths, paths_named(given, storage));
+  if (paths.size() == 1)
+    return here;
+  auto& trial = paths.back();
+  auto sweep = trial.parent_path();
+  TROUPE_TRY(auto is_trial, is_sweep(sweep));
+  if (is_trial)
+    return search_place{sweep, sweep.filename().string() + '/',
+                        trial.filename().string(), in_storage};
+  TROUPE_TRY(auto folder, look_up(here.folder));
+  if (folder.is_folder())
+    return here;
+  auto first = given.substr(0, given.find('/'));
+  return search_place{storage, "", first,
+                      "there is no run or sweep " + first + " in "
+                        + storage.string()};
+}
+
 } // namespace
 
 expected<fs::path> find_run(const std::string& given, const fs::path& storage) {
-  TROUPE_TRY(auto as_path, plain_path(given));
   TROUPE_TRY(auto paths, paths_named(given, storage));
   auto is_path = has_folders(given);
   for (auto& path : paths) {
@@ -183,26 +226,25 @@ expected<fs::path> find_run(const std::string& given, const fs::path& storage) {
     if (is_path || path == paths.front())
       return expect_run_folder(path).map([&] { return path; });
   }
-  auto among = look_into(is_path ? as_path.parent_path() : storage);
+  TROUPE_TRY(auto place, place_of(given, storage));
+  auto among = look_into(place.folder);
   if (!among && among.error().code != ec::invalid_argument)
     return tl::unexpected{among.error()};
   std::vector<std::string> names;
   if (among)
     for (auto all : {&among->runs, &among->sweeps})
       for (auto& x : *all)
-        names.push_back(x.filename().string());
+        names.push_back(place.prefix + x.filename().string());
   if (!is_path && among && is_id(given)) {
     TROUPE_TRY(auto found, find_id(given, *among));
     if (found)
       return found->is_sweep ? expected<fs::path>{refuse_sweep(found->path)}
                              : found->path;
   }
-  auto name = is_path ? as_path.filename().string() : given;
-  return failure(ec::invalid_argument,
-                 (is_path
-                    ? "there is no folder " + as_path.string()
-                    : "there is no run " + given + " in " + storage.string())
-                   + did_you_mean(name, {names.begin(), names.end()}));
+  return failure(
+    ec::invalid_argument,
+    place.reason
+      + did_you_mean(place.prefix + place.name, {names.begin(), names.end()}));
 }
 
 } // namespace troupe::tool

@@ -54,6 +54,10 @@ expected<std::vector<fs::path>> paths_named(const std::string& given,
 /// none.
 expected<fs::path> find_run(const std::string& given, const fs::path& storage);
 
+/// The name of the run or sweep in *path*, as arguments have it: that of a
+/// trial is `lr-search/trial-0003`.
+std::string shown_name(const fs::path& path);
+
 /// Whether *path* is the folder of a run.
 expected<bool> is_run(const fs::path& path);
 

@@ -151,7 +151,7 @@ bool still_has(const fs::path& run, const std::string& checkpoint) {
 }
 
 verified_run verify_run(const fs::path& path) {
-  verified_run x{.name = path.filename().string(), .path = path, .bad = {}};
+  verified_run x{.name = shown_name(path), .path = path, .bad = {}};
   if (auto ok = read_description(path); !ok)
     x.bad.push_back(ok.error());
   auto state = load_run(path, 0);
@@ -269,7 +269,7 @@ expected<int> verify(const verify_arguments& x) {
   for (auto& one : strange) {
     if (one.reason.code == ec::invalid_argument)
       continue; // not a run's
-    complain(one.path.filename().string() + ": " + one.reason.message);
+    complain(shown_name(one.path) + ": " + one.reason.message);
     code = failed;
   }
   if (x.json)

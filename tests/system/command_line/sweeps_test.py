@@ -49,7 +49,7 @@ class ListTest(SweepTest):
         for part in ("running", "1 of 3 finished, 1 failed, 1 running", "loss=0.25 (trial-0000)", x["id"][:8]):
             self.assertIn(part, row)
         self.assertEqual([y["name"] for y in base.troupe_json("ls", self.storage / "search")["runs"]],
-                         ["trial-0000", "trial-0001", "trial-0002"])
+                         ["search/trial-0000", "search/trial-0001", "search/trial-0002"])
         self.assertEqual(base.troupe("ls", self.storage, "--names")[0].split(), ["search", "digits"])
         self.finish(driver, gate)
         x = self.found()
@@ -103,10 +103,21 @@ class ShowTest(SweepTest):
 
     def test_a_trial_is_named_with_its_sweep(self):
         self.runs.make("search", "--sweep", 2)
-        self.assertEqual(base.troupe_json("show", "search/trial-0001", "-s", self.storage)["metrics"]["loss"], 0.5)
+        x = base.troupe_json("show", "search/trial-0001", "-s", self.storage)
+        self.assertEqual([x["name"], x["metrics"]["loss"]], ["search/trial-0001", 0.5])
         errors = base.troupe("tail", "search", "-s", self.storage, code=2)[1]
         self.assertIn("search is a sweep, and not a run: troupe show lists its trials, which are named as in search/trial-0000", errors)
         self.assertIn("did you mean", base.troupe("show", "serch", "-s", self.storage, code=2)[1])
+
+    def test_a_trial_that_does_not_exist_is_looked_for_in_the_storage_folder(self):
+        self.runs.make("search", "--sweep", 1)
+        for name, sentence in (("serch/trial-0000", f"there is no run or sweep serch in {self.storage}; did you mean search?"),
+                               ("search/trial-0001", f"there is no run search/trial-0001 in {self.storage}; "
+                                                     "did you mean search/trial-0000?"),
+                               ("./serch/trial-0000", f"there is no folder {Path.cwd()}/serch/trial-0000")):
+            with self.subTest(name):
+                for verb in ("show", "tail", "verify", "stop"):
+                    self.assertEqual(base.troupe(verb, name, "-s", self.storage, code=2)[1], f"troupe {verb}: {sentence}\n")
 
     def test_an_id_of_a_run_and_a_sweep_is_refused_and_names_both(self):
         self.runs.make("search", "--sweep", 1)
@@ -139,7 +150,11 @@ class VerifySweepTest(SweepTest):
         path = self.runs.make("search", "--sweep", 2)
         for name in ("search", path):
             found = base.troupe_json("verify", name, "-s", self.storage)["runs"]
-            self.assertEqual([[x["name"], x["whole"]] for x in found], [["trial-0000", True], ["trial-0001", True]])
+            self.assertEqual([[x["name"], x["whole"]] for x in found], [["search/trial-0000", True], ["search/trial-0001", True]])
+        (path / "trial-0001/checkpoints/checkpoint_000001/manifest.json").write_bytes(b"{}")
+        text = base.troupe("verify", "-s", self.storage, code=1)[0]
+        self.assertIn("search/trial-0000: whole", text)
+        self.assertIn("search/trial-0001: damaged", text)
         journal = path / "sweep.jsonl"
         journal.write_bytes(journal.read_bytes().replace(b"trial_begun", b"trial_began", 1))
         for name in ("search", path):

@@ -413,8 +413,11 @@ std::string live_storage::list_json() {
   result["storage"] = utf8_text(path_.string());
   result["runs"] = json_object::array();
   for (auto& [name, x] : runs_)
-    if (name.find('/') == name.npos)
-      result["runs"].push_back(to_json(facts_of(x)));
+    if (name.find('/') == name.npos) {
+      auto one = to_json(facts_of(x));
+      one["name"] = utf8_text(name); // of a trial, too, if a sweep is served
+      result["runs"].push_back(std::move(one));
+    }
   result["sweeps"] = json_object::array();
   for (auto& [name, x] : sweeps_)
     result["sweeps"].push_back(to_json(facts_of(x)));

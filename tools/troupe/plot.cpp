@@ -97,7 +97,8 @@ struct range {
 
   /// Where *x* is between 0 and *last*.
   int place(double x, int last) const {
-    auto part = high > low ? (x - low) / (high - low) : 0.5;
+    auto half = high / 2 - low / 2; // the whole may be above all numbers
+    auto part = half > 0 ? (x / 2 - low / 2) / half : 0.5;
     return static_cast<int>(std::lround(part * last));
   }
 };

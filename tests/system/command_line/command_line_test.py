@@ -438,6 +438,19 @@ class PlotTest(CommandLineTest):
         self.assertEqual(curve["x"], [0, 1, 2, 3])
         self.assertEqual(curve["mean"], [1, 0.5, 1 / 3, 0.25])
 
+    def test_it_draws_the_largest_numbers(self):
+        journal = self.runs.make("digits") / "journal.jsonl"
+        lines = [json.loads(x) for x in journal.read_text().splitlines()]
+        losses = iter([1.7e308, -1.7e308, float("nan"), 1.7e308])
+        for line in lines:
+            if "batch" in line:
+                loss = next(losses)
+                line["values"] = [{"loss": loss if loss == loss else {"float": "nan"}}]
+        journal.write_bytes(b"".join(map(signed, lines)))
+        rows = troupe("plot", "digits", "loss", "-s", self.storage, "--ascii")[0].splitlines()
+        self.assertEqual(rows[1].count("*"), 2, rows)
+        self.assertEqual(rows[-2].count("*"), 1, rows)
+
     def test_it_has_the_width_of_the_terminal(self):
         self.runs.make("digits")
         code, drawn = on_terminal("plot", "digits", "loss", "-s", self.storage, columns=50,

@@ -316,6 +316,14 @@ class ServedSweepTest(SweepTest):
         driver.communicate(timeout=base.LIMIT_S)
         self.assertEqual(browser.complaints, [])
 
+    def test_the_folder_of_a_sweep_is_served_as_one_of_runs(self):
+        path = self.runs.make("search", "--sweep", 1)
+        server = serve_test.Server(path)
+        self.addCleanup(server.close)
+        (row,) = server.whole("")["runs"]
+        self.assertEqual(row["name"], "trial-0000")
+        self.assertEqual(server.whole(row["name"])["state"], "finished")
+
     def test_only_trials_of_a_sweep_are_asked_for_by_path(self):
         self.runs.make("search", "--sweep", 1)
         self.runs.make("digits")

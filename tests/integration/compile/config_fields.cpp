@@ -1,5 +1,5 @@
 // What the compiler says about configs whose fields would be lost, or cannot be
-// told from the options of a run.
+// distinguished from the options of a run.
 
 #include <troupe/train.hpp>
 

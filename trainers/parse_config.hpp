@@ -35,11 +35,13 @@ inline constexpr std::string_view help_option = "help";
 /// Whether no name of *fields*, as `TROUPE_FIELDS` lists them, is in *taken*.
 /// Case does not count, as in names of variables.
 constexpr bool are_free_names(std::string_view fields, std::string_view taken) {
+  auto same = [](char a, char b) {
+    return in_lower_case(a) == in_lower_case(b);
+  };
   while (!fields.empty()) {
     auto name = next_field_name(fields);
     for (auto rest = taken; !rest.empty();)
-      if (std::ranges::equal(name, next_field_name(rest), {}, in_lower_case,
-                             in_lower_case))
+      if (std::ranges::equal(name, next_field_name(rest), same))
         return false;
   }
   return true;

@@ -31,7 +31,7 @@ readonly debian_packages=(
   libutfcpp-dev libprotozero-dev libstb-dev libzip-dev libcli11-dev
 )
 # What only the tests and the checks need. Not sshd and Slurm, although some tests use them: their packages start services.
-readonly debian_test_packages=(clang-format python3-torch python3-numpy chromium nftables iproute2 procps fortunes)
+readonly debian_test_packages=(clang-format python3-torch python3-numpy chromium nftables iproute2 procps libfaketime fortunes)
 
 work=
 

@@ -1,4 +1,5 @@
-// Runs on several hosts that break, or whose network does.
+// Runs on several hosts that break, or whose network does, or whose clocks
+// differ.
 
 #include <csignal>
 #include <cstdlib>
@@ -9,6 +10,7 @@
 #include <gmock/gmock.h>
 
 #include "tests/integration/hosts/many_hosts_fixture.hpp"
+#include "tests/support/sanitized.hpp"
 #include "tests/support/tcp.hpp"
 
 namespace troupe::internal::test {
@@ -215,6 +217,86 @@ TEST_P(broken_hosts_test, a_run_whose_drivers_host_is_lost_resumes_elsewhere) {
   EXPECT_EQ(driver->wait(), 0);
   EXPECT_EQ(agent->wait(), 0);
 }
+
+/// Hosts whose clocks differ, by Debian's libfaketime.
+class clocks_test : public many_hosts_test {
+protected:
+  void SetUp() override {
+    for (auto& x : fs::directory_iterator{"/usr/lib"})
+      if (auto found = x.path() / "faketime/libfaketime.so.1";
+          fs::exists(found))
+        library_ = found.string();
+    if (library_.empty() || sanitized)
+      GTEST_SKIP() << "libfaketime is needed, and to be loaded first";
+    many_hosts_test::SetUp();
+  }
+
+  /// Starts *command* on *host*, whose clock differs by *offset*.
+  std::shared_ptr<program> start_at(int host, const char* offset,
+                                    std::vector<std::string> command) {
+    command.insert(command.begin(), {"/usr/bin/env", "LD_PRELOAD=" + library_,
+                                     concat("FAKETIME=", offset),
+                                     "FAKETIME_DONT_FAKE_MONOTONIC=1"});
+    return start(host, std::move(command));
+  }
+
+  std::shared_ptr<program> start_agent_at(int host, const char* offset) {
+    return start_at(host, offset,
+                    {"TROUPE_TICKET=" + (folder_ / "ticket").string(),
+                     own_program(), "--node-agent"});
+  }
+
+  std::string library_;
+};
+
+TEST_P(clocks_test, that_are_hours_apart_do_not_disturb_a_run) {
+  auto console = (folder_ / "console").string();
+  auto driver =
+    start(0, {"/bin/sh", "-c",
+              concat("exec env TROUPE_TEST_CONSOLE=1 '", own_program(),
+                     "' --driver '", folder_.path().string(),
+                     "' 3 2 1 120000 4 0 >'", console, "' 2>&1")});
+  auto ahead = start_agent_at(1, "+2h");
+  auto behind = start_agent_at(2, "-2h");
+  auto ranks = introduced<seen_rank>(0, 3, "waits");
+  auto is_ahead = ranks[1].agent == ahead->pid || ranks[1].host == "h2";
+  auto& lost = is_ahead ? ahead : behind;
+  kill(is_ahead ? 1 : 2, ranks[1].agent);
+  await_end(0, 1);
+  lost->wait();
+  lost = start_agent_at(is_ahead ? 1 : 2, is_ahead ? "+2h" : "-2h");
+  auto next = introduced<seen_rank>(1, 3);
+  EXPECT_EQ(next[2].from, 2) << "what was reported is there";
+  EXPECT_EQ(result_line(), "result finished 2 ");
+  EXPECT_EQ(driver->wait(), 0);
+  EXPECT_EQ(ahead->wait(), 0);
+  EXPECT_EQ(behind->wait(), 0);
+  EXPECT_THAT(bytes_of(console), HasSubstr("s ahead of the driver's"));
+  EXPECT_THAT(bytes_of(console), HasSubstr("s behind the driver's"));
+}
+
+TEST_P(clocks_test, that_are_hours_behind_do_not_keep_a_driver_from_resuming) {
+  auto driver = start_driver(2, 1, 1);
+  auto agent = start_agent(1);
+  auto ranks = introduced<seen_rank>(0, 2, "waits");
+  kill(0, ranks[0].agent); // That of the driver's host is the driver.
+  await_end(0, 0);
+  await_end(0, 1);
+  EXPECT_EQ(agent->wait(), 75);
+  driver->wait();
+  driver = start_at(2, "-2h",
+                    {own_program(), "--driver", folder_.path().string(), "2",
+                     "1", "1", "120000", "4", "0"});
+  agent = start_agent(1);
+  EXPECT_EQ((introduced<seen_rank>(1, 2)[1].from), 2);
+  EXPECT_EQ(result_line().substr(0, 16), "result finished ");
+  EXPECT_EQ(driver->wait(), 0);
+  EXPECT_EQ(agent->wait(), 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(hosts, clocks_test,
+                         testing::Values(where::here, where::namespaces),
+                         name_of);
 
 INSTANTIATE_TEST_SUITE_P(hosts, relayed_connection_test,
                          testing::Values(where::here), name_of);

@@ -107,6 +107,7 @@ int be_driver(const std::string& folder, int workers, int agents, int waits,
   auto config = run_with_agents(folder);
   config.failure.max_failures = talks > 0 ? 0 : 2;
   config.worker_env = {{"TROUPE_TEST_WORD", "word"}};
+  config.quiet = !std::getenv("TROUPE_TEST_CONSOLE");
   scaling_config scaling;
   scaling.num_workers = workers;
   scaling.agents = agents;

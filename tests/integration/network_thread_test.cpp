@@ -49,7 +49,7 @@ public:
     child_ = fork();
     if (child_ == 0) {
       prctl(PR_SET_PDEATHSIG, SIGKILL);
-      own_system system;
+      test::own_system system;
       auto socket = publish(system, system.spawn(half), path);
       if (!socket || write(ready[1], "r", 1) != 1)
         _exit(1);
@@ -207,7 +207,7 @@ TEST(network_test, actors_that_never_rest_keep_no_socket_waiting) {
   test::private_folder folder;
   half_server server{folder.path() / "half"};
   ASSERT_TRUE(server.up());
-  own_system system;
+  test::own_system system;
   auto half = connect<half_actor>(system, folder.path() / "half");
   ASSERT_TRUE(half) << half.error().message;
   players game{system};

@@ -25,7 +25,7 @@ TEST(threads_test, only_code_of_the_user_runs_signal_handlers) {
   EXPECT_FALSE(blocks_signals());
 }
 
-TEST((sync_thread_test, a_call_that_throws_does_not_stop_the_next_one) {
+TEST(sync_thread_test, a_call_that_throws_does_not_stop_the_next_one) {
   std::promise<void> second;
   int calls = 0;
   sync_thread thread;

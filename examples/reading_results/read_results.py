@@ -35,18 +35,18 @@ if not (folder / "metrics.csv").exists():
 table = pandas.read_csv(folder / "metrics.csv")
 if metric not in table:
     sys.exit(f"read_results.py: {folder} has no metric {metric}; its columns are {', '.join(table)}")
-table = table.reindex(columns=["index", "attempt", "checkpoint", metric]).dropna(subset=["index"])
+table = table.reindex(columns=list(dict.fromkeys(["index", "attempt", "checkpoint", metric]))).dropna(subset=["index"])
 table = table.astype({"index": int}).drop_duplicates("index", keep="last")
 table[metric] = pandas.to_numeric(table[metric], errors="coerce")
 print(table.to_string(index=False))
 
 # journal.jsonl: one JSON object per line. Those with "batch" are reports, with the values of every rank.
-ranks = pandas.DataFrame([{"batch": x["batch"], "rank": rank, metric: value(values.get(metric))}
+ranks = pandas.DataFrame([{"batch": x["batch"], "rank": rank, "value": value(values.get(metric))}
                           for x in entries(folder / "journal.jsonl") if "batch" in x
-                          for rank, values in enumerate(x["values"])], columns=["batch", "rank", metric])
+                          for rank, values in enumerate(x["values"])], columns=["batch", "rank", "value"])
 ranks = ranks.drop_duplicates(["batch", "rank"], keep="last")
-ranks[metric] = pandas.to_numeric(ranks[metric], errors="coerce")
-print(ranks.groupby("batch")[metric].agg(["mean", "min", "max"]).to_string())
+ranks["value"] = pandas.to_numeric(ranks["value"], errors="coerce")
+print(ranks.groupby("batch")["value"].agg(["mean", "min", "max"]).to_string())
 
 with_checkpoint = table[table["checkpoint"].notna() & table[metric].notna()].sort_values(metric)
 if with_checkpoint.empty:

@@ -720,6 +720,7 @@ class ReadingResults(ExampleTest):
         run("minimal", "--name", "count", folder=self.folder)
         out, _ = self.read_by_pandas(self.storage / "count", "step")
         self.assertEqual(out.splitlines()[-1], "the lowest step is 1, in report 0")
+        self.read_by_pandas(self.storage / "count", "rank")  # is a metric of that program
         _, err = self.read_by_pandas(self.storage / "count", code=1)
         self.assertRegex(err, r"^read_results.py: \S+ has no metric loss; its columns are .*\n$")
         # A loss that becomes infinite, then NaN, and no checkpoints; a line that is still being written.

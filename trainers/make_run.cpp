@@ -21,6 +21,7 @@
 #include "troupe/runtime/hosts/host_roster.hpp"
 #include "troupe/runtime/hosts/network_addresses.hpp"
 #include "troupe/runtime/process/spawner.hpp"
+#include "troupe/runtime/process/threads.hpp"
 #include "troupe/runtime/rank_logs.hpp"
 #include "troupe/runtime/run_layout.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"

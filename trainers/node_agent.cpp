@@ -179,11 +179,13 @@ expected<void> check_storage(const host_accepted& x) {
 /// When the storage first showed another attempt than that of a token.
 class first_look {
 public:
-  /// Notes that it still does. Returns whether the limit has passed.
+  /// Notes that it still does. Returns whether the limit has passed: not if it
+  /// was not looked at for a while.
   bool is_over(std::uint64_t token) {
     auto now = std::chrono::steady_clock::now();
-    if (token_ != token)
+    if (token_ != token || now - last_ > storage_patience / 2)
       since_ = now;
+    last_ = now;
     token_ = token;
     return now - since_ >= storage_patience;
   }
@@ -191,6 +193,7 @@ public:
 private:
   std::optional<std::uint64_t> token_;
   std::chrono::steady_clock::time_point since_;
+  std::chrono::steady_clock::time_point last_;
 };
 
 /// What this host has to say about the settings of its driver.

@@ -10,6 +10,19 @@
 
 namespace troupe::internal {
 
+namespace {
+
+/// A question that fails is a reason to hurry, too.
+bool is_hurried(const std::function<bool()>& hurried) noexcept {
+  try {
+    return hurried && hurried();
+  } catch (...) {
+    return true;
+  }
+}
+
+} // namespace
+
 expected<void> run_parts::open_endpoint(caf::actor_system& system) {
   if (threads)
     return {};
@@ -32,9 +45,12 @@ void run_parts::await_end(const std::function<bool()>& hurried) noexcept {
   monitor->wait();
   std::unique_lock guard{waiting};
   auto is_over = [this] { return state != rest::ending; };
-  while (!closed.wait_for(guard, tick, is_over))
-    if (hurried && hurried())
+  while (!closed.wait_for(guard, tick, is_over)) {
+    guard.unlock();
+    if (is_hurried(hurried))
       trackers->hurry();
+    guard.lock();
+  }
   if (state == rest::ended)
     return;
   state = rest::ending;
@@ -78,7 +94,7 @@ expected<void> closing_notice::tell(run_closed_actor who, run_closed message,
   shared_->waiting.push_back(std::move(who));
   if (thread_.joinable())
     return {};
-  auto started = start_thread(
+  auto started = start_user_thread(
     [x = shared_, message = std::move(message), await = std::move(await)] {
       await();
       serve(*x, message);

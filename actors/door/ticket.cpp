@@ -15,6 +15,7 @@
 #include "troupe/runtime/hosts/network_addresses.hpp"
 #include "troupe/runtime/process/descriptor.hpp"
 #include "troupe/runtime/process/would_block.hpp"
+#include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/text.hpp"
 #include "troupe/runtime/whole_number.hpp"
 
@@ -238,7 +239,9 @@ expected<ticket> read_ticket_file(const fs::path& path, host_role role) {
     [&] { return ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC); })};
   struct stat found {};
   if (!file || ::fstat(file.get(), &found) != 0)
-    return system_failure(ec::storage, what);
+    return system_failure(
+      errno == ENOENT || may_pass(errno) ? ec::storage : ec::invalid_config,
+      what);
   if (!S_ISREG(found.st_mode))
     return failure(ec::invalid_config, what + " is not a file");
   auto is_own = found.st_uid == ::geteuid();

@@ -65,8 +65,9 @@ void network_thread::wake() {
 
 void network_thread::drive_until(const std::function<bool()>& done) {
   std::unique_lock lock{mutex_};
+  if (done())
+    return; // Who does not drive gets no pause.
   borrower_ = true;
-  ++moves_;
   while (!done()) {
     if (driving_)
       changed_.wait(lock);

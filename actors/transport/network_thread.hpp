@@ -24,16 +24,16 @@ namespace troupe::internal {
 /// How long the network thread leaves the event loop to threads that come and
 /// go, before it looks at them again.
 ///
-/// It takes the loop back once no one has come or gone for a pause, so that
+/// It takes the loop back once no one has gone for a whole pause, so that
 /// back-to-back reports need no hand-over. The pauses of a stream of reports
-/// grow: each look at them is a wake-up, on a core that a rank may want. The
-/// longest bounds the delay of messages that arrive while no one drives.
+/// grow: each look at them is a wake-up, on a core that a rank may want. Twice
+/// the longest bounds the delay of messages that arrive while no one drives.
 class loop_pauses {
 public:
   static constexpr auto shortest = std::chrono::milliseconds{1};
   static constexpr auto longest = std::chrono::milliseconds{4};
 
-  /// *moves* counts who has come or gone. Returns the next pause; nothing: no
+  /// *moves* counts who has gone. Returns the next pause; nothing: no
   /// one has since the last look.
   std::optional<std::chrono::milliseconds> look(std::uint64_t moves) noexcept;
 
@@ -76,7 +76,7 @@ private:
   bool borrower_ = false; ///< Another thread runs it, or wants to.
   bool parked_ = false;   ///< Waits for the borrower to return the loop.
   bool ending_ = false;
-  std::uint64_t moves_ = 0; ///< Times that a borrower came or went.
+  std::uint64_t moves_ = 0; ///< Times that a borrower returned the loop.
   std::thread thread_;
 };
 

@@ -254,11 +254,15 @@ void sink_thread::notify() noexcept {
 void sink_thread::close(wait_time time) {
   std::lock_guard guard{state_->mutex};
   state_->waited = std::move(time);
-  if (auto sender = start_user_thread([mine = state_] { mine->send_rest(); })) {
-    sender_ = std::move(*sender);
-    ++state_->threads;
-  } else {
-    state_->alone = true; // No more threads on this host: `follow` sends it.
+  state_->alone = true; // No more threads on this host: `follow` sends it.
+  try {
+    if (auto sender =
+          start_user_thread([mine = state_] { mine->send_rest(); })) {
+      sender_ = std::move(*sender);
+      ++state_->threads;
+      state_->alone = false;
+    }
+  } catch (...) { // No memory for the reason why there is no thread.
   }
   state_->closed = true;
   state_->changed.notify_all();

@@ -301,11 +301,11 @@ std::optional<host_decisions> host_roster::checked(std::size_t host,
   if (mine.is_here()) // It has checked it before, and serves no more.
     return states_.on_gone(host, incarnation, problem.message, now);
   states_.release(host);
+  if (problem.code == ec::storage)
+    states_.on_problem(host, problem.message);
   // A guest's problem may not affect an agent that this driver launches.
   if (mine.is_guest && mine.is_launched)
     return host_decisions{};
-  if (problem.code == ec::storage)
-    states_.on_problem(host, problem.message);
   if (asks_again(problem))
     return host_decisions{};
   return states_.on_refused(host, problem.message, now);

@@ -258,6 +258,7 @@ void host_states::launch_failed(std::size_t host, std::string reason,
                                 host_decisions& out) {
   auto& x = hosts_[host];
   x.state = host_state::expected;
+  x.problem.clear();
   x.reason = std::move(reason);
   plan_launch(host, may_help, now, out);
 }

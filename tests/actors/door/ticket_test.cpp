@@ -189,6 +189,10 @@ TEST_F(ticket_test, refuses_what_is_not_a_file) {
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
   EXPECT_EQ(read_ticket_file(pipe).error().code, ec::invalid_config);
   EXPECT_EQ(read_ticket_file(folder / "none").error().code, ec::storage);
+  auto loop = folder / "loop";
+  ASSERT_EQ(::symlink(loop.c_str(), loop.c_str()), 0);
+  EXPECT_EQ(read_ticket_file(loop).error().code, ec::invalid_config)
+    << "it does not pass";
 }
 
 TEST_F(ticket_test, finds_the_addresses_of_this_host) {

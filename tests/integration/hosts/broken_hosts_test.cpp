@@ -223,7 +223,7 @@ class clocks_test : public many_hosts_test {
 protected:
   void SetUp() override {
     for (auto& x : fs::directory_iterator{"/usr/lib"})
-      if (auto found = x.path() / "faketime/libfaketime.so.1";
+      if (auto found = x.path() / "faketime/libfaketimeMT.so.1";
           fs::exists(found))
         library_ = found.string();
     if (library_.empty() || sanitized)

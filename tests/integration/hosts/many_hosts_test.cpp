@@ -439,7 +439,7 @@ TEST_P(many_hosts_test, an_agent_of_a_host_without_the_storage_is_refused) {
 TEST_P(many_hosts_test, an_agent_whose_storage_is_full_is_to_come_again) {
   if (GetParam() != where::namespaces)
     GTEST_SKIP() << "one machine has one storage";
-  auto driver = start_driver(2, 1, 0, 3000);
+  auto driver = start_driver(2, 1, 0, 20'000);
   ticket_of_driver();
   auto logs = (folder_ / "storage/run/logs").string();
   // It has room for its root only.

@@ -465,6 +465,15 @@ TEST_F(launched_roster_test, gives_up_no_host_whose_storage_may_come_back) {
   EXPECT_THAT(missing(), HasSubstr("h1: full"));
 }
 
+TEST_F(launched_roster_test, names_the_last_cause_why_a_host_is_given_up) {
+  ASSERT_TRUE(admit(launched(launches[0], 7)));
+  last = roster.checked(1, 7, {ec::storage, "full"}, now).value();
+  EXPECT_FALSE(admit(launched(launches[0], 8, "bb")));
+  ASSERT_EQ(count<too_few_hosts>(), 1);
+  EXPECT_THAT(std::get<too_few_hosts>(last.back()).reason.message,
+              HasSubstr("was refused"));
+}
+
 /// The same for 2 to 6 ranks, two on each host.
 class guest_roster_test : public launched_roster_test {
 protected:
@@ -522,6 +531,7 @@ TEST_F(guest_roster_test, a_guest_with_a_problem_leaves_the_launch_alone) {
   auto decisions = roster.checked(*number, 7, {ec::storage, "read-only"}, now);
   ASSERT_TRUE(decisions);
   EXPECT_THAT(*decisions, IsEmpty());
+  EXPECT_EQ(roster.at(*number).problem, "read-only");
   join_launched(2);
   EXPECT_TRUE(roster.at(2).is_here());
 }

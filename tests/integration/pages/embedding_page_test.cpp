@@ -84,7 +84,7 @@ rounds(troupe::run_closed_actor::stateful_pointer<current_run> self, int left) {
       return self->quit();
     auto started = next_round().start(self->system());
     if (!started || !started->when_closed(self))
-      return self->quit(caf::exit_reason::unhandled_exception);
+      return self->quit(caf::sec::runtime_error);
     run.emplace(std::move(*started));
   };
   begin();

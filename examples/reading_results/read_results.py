@@ -32,7 +32,10 @@ def value(x):
 # same index, and the later one counts. Rows without an index are of context.log().
 if not (folder / "metrics.csv").exists():
     sys.exit(f"read_results.py: there is no {folder / 'metrics.csv'}")
-table = pandas.read_csv(folder / "metrics.csv")
+try:
+    table = pandas.read_csv(folder / "metrics.csv")
+except pandas.errors.EmptyDataError:
+    sys.exit(f"read_results.py: {folder} has no reports yet")
 if metric not in table:
     sys.exit(f"read_results.py: {folder} has no metric {metric}; its columns are {', '.join(table)}")
 table = table.reindex(columns=list(dict.fromkeys(["index", "attempt", "checkpoint", metric]))).dropna(subset=["index"])

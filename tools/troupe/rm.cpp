@@ -338,11 +338,12 @@ expected<int> rm_sweep(const rm_arguments& x, const fs::path& path) {
   for (auto& trial : trials) {
     TROUPE_TRY(auto files, remove_run(trial));
     for (auto& name : files)
-      left.push_back(trial.name + '/' + name);
+      left.push_back(trial.path.filename().string() + '/' + name);
   }
   TROUPE_TRY(auto others, remove_sweep_files(folder));
   for (auto& name : others)
-    if (std::ranges::find(trials, name, &found_run::name) == trials.end())
+    if (std::ranges::find(trials, folder.path() / name, &found_run::path)
+        == trials.end())
       left.push_back(name);
   if (left.empty() && ::rmdir(path.c_str()) != 0)
     return tl::unexpected{storage_error("remove", path, errno)};

@@ -157,6 +157,11 @@ expected<std::vector<fs::path>> paths_named(const std::string& given,
   TROUPE_TRY(auto in_storage, plain_path((storage / given).string()));
   if (given.starts_with('.') || given.starts_with('/'))
     return std::vector{as_path};
+  // Then it may be the sweep itself.
+  if (has_folders(given)
+      && given.substr(0, given.find('/')) == storage.filename().string()
+      && is_sweep(storage).value_or(false))
+    return std::vector{as_path, in_storage, storage.parent_path() / given};
   return has_folders(given) ? std::vector{as_path, in_storage}
                             : std::vector{in_storage, as_path};
 }
@@ -180,8 +185,8 @@ struct search_place {
   std::string reason;
 };
 
-/// Of `NAME/trial-0000`, the sweep in *storage* is meant, unless there is a
-/// folder NAME here.
+/// Of `NAME/trial-0000`, the sweep in *storage* is meant, if there is one, and
+/// else a folder NAME here.
 expected<search_place> place_of(const std::string& given,
                                 const fs::path& storage) {
   auto in_storage = "there is no run " + given + " in " + storage.string();

@@ -234,9 +234,10 @@ protected:
   /// Starts *command* on *host*, whose clock differs by *offset*.
   std::shared_ptr<program> start_at(int host, const char* offset,
                                     std::vector<std::string> command) {
-    command.insert(command.begin(), {"/usr/bin/env", "LD_PRELOAD=" + library_,
-                                     concat("FAKETIME=", offset),
-                                     "FAKETIME_DONT_FAKE_MONOTONIC=1"});
+    command.insert(command.begin(),
+                   {"/usr/bin/env", "LD_PRELOAD=" + library_,
+                    concat("FAKETIME=", offset),
+                    "FAKETIME_DONT_FAKE_MONOTONIC=1", "NO_FAKE_STAT=1"});
     return start(host, std::move(command));
   }
 

@@ -236,7 +236,7 @@ TEST_F(driver_control_test, all_that_one_hears_names_the_run) {
   EXPECT_THAT(log->runs, ElementsAre(store->description().id));
   log = std::make_shared<follower_log>();
   follow();
-  EXPECT_THAT(log->heard, ElementsAre("before_run 0", "after_run finished"));
+  EXPECT_THAT(log->heard, ElementsAre("before_run 1", "after_run finished"));
   EXPECT_THAT(log->runs, ElementsAre(store->description().id));
   system.pass(driver_state::followers_limit);
 }

@@ -221,11 +221,14 @@ struct worker_group_state {
   /// The agents of hosts with ranks, that of the driver's host last. A spare
   /// host that is frozen delays no answer.
   std::vector<std::pair<std::size_t, host_agent_actor>> agents_of_ranks() const;
-  /// Sends *x* to them.
+  /// Sends *x* to them. On every report's way: makes no list of them.
   template <class Message>
-  void tell_hosts(const Message& x) {
-    for (auto& [host, agent] : agents_of_ranks())
-      send(self, agent, x);
+  void tell_hosts(Message x) {
+    for (auto& [host, agent] : *agents)
+      if (host > 0 && hosts.at(host).ranks > 0)
+        send(self, agent, x);
+    if (hosts.at(0).ranks > 0)
+      send(self, agent_at(0), std::move(x));
   }
 
   void add(host_call& call, report& x);

@@ -277,18 +277,11 @@ TEST_P(clocks_test, that_are_hours_apart_do_not_disturb_a_run) {
 }
 
 TEST_P(clocks_test, that_are_hours_behind_do_not_keep_a_driver_from_resuming) {
-  auto driver = start_driver(2, 1, 1);
+  lose_driver();
+  auto driver = start_at(2, "-2h",
+                         {own_program(), "--driver", folder_.path().string(),
+                          "2", "1", "1", "120000", "4", "0"});
   auto agent = start_agent(1);
-  auto ranks = introduced<seen_rank>(0, 2, "waits");
-  kill(0, ranks[0].agent); // That of the driver's host is the driver.
-  await_end(0, 0);
-  await_end(0, 1);
-  EXPECT_EQ(agent->wait(), 75);
-  driver->wait();
-  driver = start_at(2, "-2h",
-                    {own_program(), "--driver", folder_.path().string(), "2",
-                     "1", "1", "120000", "4", "0"});
-  agent = start_agent(1);
   EXPECT_EQ((introduced<seen_rank>(1, 2)[1].from), 2);
   EXPECT_EQ(result_line().substr(0, 16), "result finished ");
   EXPECT_EQ(driver->wait(), 0);

@@ -57,6 +57,18 @@ protected:
                         "--node-agent"});
   }
 
+  /// Kills a driver whose ranks wait, one of them on another host.
+  void lose_driver() {
+    auto driver = start_driver(2, 1, 1);
+    auto agent = start_agent(1);
+    auto ranks = introduced<seen_rank>(0, 2, "waits");
+    kill(0, ranks[0].agent); // That of the driver's host is the driver.
+    await_end(0, 0);
+    await_end(0, 1);
+    EXPECT_EQ(agent->wait(), 75);
+    driver->wait();
+  }
+
   /// Ranks that wait continue.
   void go() {
     go_ = unique_fd{::open((folder_ / "go").c_str(), O_WRONLY | O_CLOEXEC)};

@@ -347,17 +347,10 @@ TEST_P(many_hosts_test, an_agent_that_two_signals_ask_to_leave_does_so_now) {
 }
 
 TEST_P(many_hosts_test, an_agent_ends_with_its_driver_and_takes_its_ranks) {
-  auto driver = start_driver(2, 1, 1);
-  auto agent = start_agent(1);
-  auto ranks = introduced<seen_rank>(0, 2, "waits");
-  kill(0, ranks[0].agent); // That of the driver's host is the driver.
-  await_end(0, 0);
-  await_end(0, 1);
-  EXPECT_EQ(agent->wait(), 75);
-  driver->wait();
+  lose_driver();
   // What was reported is still there, and the run resumes.
-  driver = start_driver(2, 1, 0);
-  agent = start_agent(1);
+  auto driver = start_driver(2, 1, 0);
+  auto agent = start_agent(1);
   EXPECT_EQ(result_line().substr(0, 16), "result finished ");
   EXPECT_EQ(agent->wait(), 0);
 }

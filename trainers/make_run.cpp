@@ -28,7 +28,6 @@
 #include "troupe/runtime/text.hpp"
 #include "troupe/runtime/timing.hpp"
 #include "troupe/trainers/loop_address.hpp"
-#include "troupe/trainers/mpi_launch.hpp"
 #include "troupe/trainers/rank_runner.hpp"
 #include "troupe/trainers/ring/link_security.hpp"
 

@@ -5,7 +5,6 @@
 
 #include "troupe/actors/compat/messaging.hpp"
 #include "troupe/actors/mailbox_relay.hpp"
-#include "troupe/actors/protocol/error_code.hpp"
 #include "troupe/runtime/text.hpp"
 #include "troupe/trainers/actor_link.hpp"
 #include "troupe/trainers/mail_queue.hpp"

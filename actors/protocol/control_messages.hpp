@@ -1,7 +1,6 @@
 #pragma once
 
 #include <string>
-#include <utility>
 
 #include <caf/result.hpp>
 #include <caf/typed_actor.hpp>
@@ -10,6 +9,7 @@
 #include "troupe/actors/protocol/mailbox_messages.hpp"
 #include "troupe/runtime/each_field.hpp"
 #include "troupe/runtime/fs.hpp"
+#include "troupe/runtime/inspect_as.hpp"
 #include "troupe/runtime/values/run_control.hpp"
 #include "troupe/runtime/values/run_status.hpp"
 
@@ -55,13 +55,8 @@ struct run_closed {
 
 template <class Inspector>
 bool inspect(Inspector& f, run_closed& x) {
-  auto path = [&x] { return x.path.string(); };
-  auto set_path = [&x](std::string text) {
-    x.path = std::move(text);
-    return true;
-  };
   return f.object(x).fields(f.field("run_id", x.run_id),
-                            f.field("path", path, set_path));
+                            internal::path_field(f, "path", x.path));
 }
 
 /// An actor that learns when runs are closed.

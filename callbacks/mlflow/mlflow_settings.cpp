@@ -6,7 +6,6 @@
 #include "troupe/callbacks/mlflow/mlflow_names.hpp"
 #include "troupe/callbacks/tracking/given_settings.hpp"
 #include "troupe/callbacks/tracking/option_fields.hpp"
-#include "troupe/callbacks/tracking/sink.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/storage/json.hpp"
 #include "troupe/runtime/text.hpp"

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "troupe/callbacks/tracking/loop_record.hpp"
-#include "troupe/callbacks/tracking/record_reader.hpp"
 
 namespace troupe::internal {
 

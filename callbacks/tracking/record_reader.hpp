@@ -6,7 +6,6 @@
 #include <string_view>
 
 #include "troupe/callbacks/tracking/sink.hpp"
-#include "troupe/callbacks/tracking/tracked_run.hpp"
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/fs.hpp"
 #include "troupe/runtime/store/journal_reader.hpp"

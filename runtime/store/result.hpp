@@ -50,8 +50,9 @@ struct result {
   /// finished run was done before it could leave; a program with more to do,
   /// such as another run, should leave now. Only `fit()` sets this.
   bool stop_requested = false;
-  /// Why a finished run was ended before its loops returned by themselves:
-  /// `run_config::stop` or `train_context::request_stop`. Else empty.
+  /// Why a finished run was ended before its loops returned by themselves, in
+  /// the words of who asked for it: a loop, `run_config::stop`, the handle, a
+  /// message or `troupe stop --finish`. Else empty.
   std::string stop_reason;
   std::uint64_t attempts = 0; ///< So far; each restart of the ranks is one.
   /// One sentence for each tracker, `metrics.csv` and `report.html` included,

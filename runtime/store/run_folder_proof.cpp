@@ -9,7 +9,6 @@
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/store/journal_reader.hpp"
 #include "troupe/runtime/store/run_folder.hpp"
-#include "troupe/runtime/text.hpp"
 #include "troupe/runtime/whole_number.hpp"
 
 namespace troupe::internal {

@@ -6,7 +6,6 @@
 
 #include "troupe/runtime/run_layout.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
-#include "troupe/runtime/store/journal_reader.hpp"
 #include "troupe/runtime/store/result.hpp"
 #include "troupe/runtime/store/run_recovery.hpp"
 #include "troupe/runtime/store/saved_run.hpp"

@@ -3,7 +3,6 @@
 #include <csignal>
 
 #include "tests/actors/joining_host_fixture.hpp"
-#include "troupe/actors/protocol/error_code.hpp"
 #include "troupe/runtime/text.hpp"
 
 namespace troupe::internal::test {

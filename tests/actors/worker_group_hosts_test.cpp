@@ -5,7 +5,6 @@
 #include "tests/actors/joining_host_fixture.hpp"
 #include "troupe/actors/agent_pulse.hpp"
 #include "troupe/actors/protocol/error_code.hpp"
-#include "troupe/runtime/text.hpp"
 
 namespace troupe::internal::test {
 

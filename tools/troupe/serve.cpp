@@ -15,7 +15,6 @@
 #include "troupe/callbacks/http/http_server.hpp"
 #include "troupe/callbacks/report_page/document_news.hpp"
 #include "troupe/callbacks/report_page/html_page.hpp"
-#include "troupe/callbacks/report_page/page_text.hpp"
 #include "troupe/runtime/process/secrets.hpp"
 #include "troupe/runtime/text.hpp"
 

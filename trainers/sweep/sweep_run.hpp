@@ -19,7 +19,6 @@
 #include "troupe/runtime/sweep/sweep_store.hpp"
 #include "troupe/runtime/sweep/trial_judge.hpp"
 #include "troupe/runtime/sweep/trial_slots.hpp"
-#include "troupe/trainers/sweep/sweep.hpp"
 #include "troupe/trainers/sweep/sweep_plan.hpp"
 #include "troupe/trainers/sweep/trial_thread.hpp"
 

@@ -8,7 +8,6 @@
 #include <gmock/gmock.h>
 
 #include "tests/integration/run/run_test.hpp"
-#include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/store/run_store.hpp"
 
 namespace troupe::internal::test {

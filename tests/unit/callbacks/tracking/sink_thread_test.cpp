@@ -19,7 +19,6 @@
 #include "tests/support/temporary_folder.hpp"
 #include "tests/unit/callbacks/tracking/recorded_sink.hpp"
 #include "troupe/callbacks/trackers/default_trackers.hpp"
-#include "troupe/callbacks/tracking/tracked_run.hpp"
 #include "troupe/callbacks/tracking/tracker_set.hpp"
 #include "troupe/runtime/store/run_store.hpp"
 

@@ -7,7 +7,6 @@
 #include "tests/unit/runtime/store/run_store_fixture.hpp"
 #include "troupe/runtime/failpoint.hpp"
 #include "troupe/runtime/storage/checksum.hpp"
-#include "troupe/runtime/store/callback_cursor.hpp"
 #include "troupe/runtime/store/journal_reader.hpp"
 #include "troupe/runtime/values/run_error.hpp"
 

@@ -77,17 +77,6 @@ std::vector<std::int64_t> stamp_of(const fs::path& folder) {
   return result;
 }
 
-unique_fd driver_of(const found_run& x) {
-  return x.presence == driver_presence::live ? open_pidfd(x.driver->pid)
-                                             : unique_fd{};
-}
-
-unique_fd driver_of(const found_sweep& x) {
-  return x.presence == driver_presence::live
-           ? open_pidfd(x.content->history.start->driver.pid)
-           : unique_fd{};
-}
-
 /// The facts of *x*, read again if it has changed.
 template <class T, class Read>
 auto& facts_by(Read read, T& x) {
@@ -95,7 +84,7 @@ auto& facts_by(Read read, T& x) {
     x.read_stamp = stamp_of(x.path);
     x.facts = read(x.path);
     x.read_version = x.version;
-    x.driver = driver_of(*x.facts);
+    x.driver = open_driver(*x.facts);
   }
   return *x.facts;
 }

@@ -11,7 +11,6 @@
 #include <utility>
 
 #include "tools/troupe/storage.hpp"
-#include "troupe/runtime/process/descriptor.hpp"
 #include "troupe/runtime/run_layout.hpp"
 #include "troupe/runtime/storage/checksum.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
@@ -188,6 +187,11 @@ found_run read_run(const fs::path& path) {
 bool has_ended(const found_run& run) {
   return run.presence == driver_presence::gone
          || (run.state && run.state->status != run_status_kind::running);
+}
+
+unique_fd open_driver(const found_run& run) {
+  return run.presence == driver_presence::live ? open_pidfd(run.driver->pid)
+                                               : unique_fd{};
 }
 
 expected<process_identity> ask_to_end(const fs::path& path, end_kind how) {

@@ -10,6 +10,7 @@
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/fs.hpp"
 #include "troupe/runtime/metrics/metrics.hpp"
+#include "troupe/runtime/process/descriptor.hpp"
 #include "troupe/runtime/process/processes.hpp"
 #include "troupe/runtime/store/end_request.hpp"
 #include "troupe/runtime/store/run_description.hpp"
@@ -73,6 +74,10 @@ found_run read_run(const fs::path& path);
 
 /// Whether the run has no driver that could answer requests.
 bool has_ended(const found_run& run);
+
+/// Becomes readable when the driver ends; empty if it is not a live process of
+/// this host.
+internal::unique_fd open_driver(const found_run& run);
 
 /// Asks the driver of the run in *path* to end it. Returns whom it asked;
 /// `ec::conflict`: there is none.

@@ -1,11 +1,9 @@
 #include <poll.h>
 #include <sys/inotify.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <memory>
-#include <optional>
 #include <string>
 
 #include "tools/troupe/runs.hpp"
@@ -35,27 +33,15 @@ struct stop_arguments {
 /// What `--wait` looks at.
 struct watched {
   bool has_ended = false;
-  std::optional<process_identity>
-    driver; ///< Unset: not a process of this host.
+  unique_fd driver; ///< Of `open_driver`.
   std::string state;
 };
 
 watched look_at(const fs::path& path, bool is_sweep) {
-  watched result;
-  if (is_sweep) {
-    auto x = read_sweep_at(path);
-    result.has_ended = has_ended(x);
-    if (x.presence == driver_presence::live)
-      result.driver = x.content->history.start->driver;
-    result.state = x.state_name();
-  } else {
-    auto x = read_run(path);
-    result.has_ended = has_ended(x);
-    if (x.presence == driver_presence::live)
-      result.driver = x.driver;
-    result.state = x.state_name();
-  }
-  return result;
+  auto facts_of = [](const auto& x) -> watched {
+    return {has_ended(x), open_driver(x), x.state_name()};
+  };
+  return is_sweep ? facts_of(read_sweep_at(path)) : facts_of(read_run(path));
 }
 
 // The kernel says when the state is replaced, the sweep's journal grows, or the
@@ -74,10 +60,7 @@ expected<void> wait_for_end(const fs::path& path, bool is_sweep) {
     (void) watch(path / run_layout::attempts, IN_MODIFY | IN_DELETE);
   for (auto x = look_at(path, is_sweep); !x.has_ended;
        x = look_at(path, is_sweep)) {
-    auto pid = x.driver ? x.driver->pid : 0;
-    unique_fd driver{
-      pid > 0 ? static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)) : -1};
-    pollfd events[] = {{changes.get(), POLLIN, 0}, {driver.get(), POLLIN, 0}};
+    pollfd events[] = {{changes.get(), POLLIN, 0}, {x.driver.get(), POLLIN, 0}};
     if (::poll(events, 2, look_interval_ms) < 0 && errno != EINTR)
       return tl::unexpected{storage_error("watch", path, errno)};
     char ignored[4096];

@@ -210,6 +210,12 @@ bool has_ended(const found_sweep& x) {
   return x.presence == driver_presence::gone || end_of(x);
 }
 
+unique_fd open_driver(const found_sweep& x) {
+  return x.presence == driver_presence::live
+           ? open_pidfd(x.content->history.start->driver.pid)
+           : unique_fd{};
+}
+
 expected<process_identity> ask_sweep_to_end(const fs::path& path,
                                             end_kind how) {
   if (how == end_kind::finish)

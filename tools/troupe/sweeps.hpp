@@ -55,6 +55,9 @@ found_sweep read_sweep_at(const fs::path& path);
 /// Whether no driver of the sweep is left that could be asked anything.
 bool has_ended(const found_sweep& x);
 
+/// As `open_driver` of a run.
+internal::unique_fd open_driver(const found_sweep& x);
+
 /// As for a run: asks the driver of the sweep in *path* to end it. A sweep
 /// does not end as finished before its time: `ec::invalid_argument`.
 expected<process_identity> ask_sweep_to_end(const fs::path& path,

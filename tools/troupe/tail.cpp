@@ -1,7 +1,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/inotify.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -108,14 +107,6 @@ expected<unique_fd> watch(const fs::path& journal) {
   return result;
 }
 
-/// Shows the end of the process by becoming readable; empty: it is gone.
-unique_fd process_of(const found_run& run) {
-  if (run.presence != driver_presence::live)
-    return {};
-  auto fd = ::syscall(SYS_pidfd_open, run.driver->pid, 0);
-  return unique_fd{static_cast<int>(fd)};
-}
-
 /// Says once when a driver on another host has been silent for long. Time is
 /// that between looks at its journal: the clock of the storage may be another.
 class silence_watch {
@@ -149,7 +140,7 @@ expected<void> follow(journal_reader& from, const fs::path& path, int& code,
                       const tail_arguments& args) {
   TROUPE_TRY(auto changes, watch(path / run_layout::journal));
   auto first = read_run(path);
-  auto driver = process_of(first);
+  auto driver = open_driver(first);
   auto is_elsewhere = first.presence == driver_presence::elsewhere;
   silence_watch silence{args.silence_s};
   auto show = [&](journaled_batch x) { print_row(x, args); };

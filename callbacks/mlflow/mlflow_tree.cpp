@@ -11,6 +11,7 @@
 #include <string_view>
 #include <utility>
 
+#include "troupe/callbacks/encoding/percent.hpp"
 #include "troupe/callbacks/http/http_client.hpp"
 #include "troupe/callbacks/mlflow/mlflow_files.hpp"
 #include "troupe/callbacks/mlflow/mlflow_names.hpp"

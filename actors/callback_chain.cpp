@@ -245,9 +245,7 @@ void callback_chain_state::watch_turn() {
 
 void callback_chain_state::check_turn() {
   watchdog_is_set = false;
-  auto waited = [this] {
-    return concat(watchdog.waited(now()).count() / 1000, " s");
-  };
+  auto waited = [this] { return duration_text(watchdog.waited(now())); };
   switch (watchdog.check(now(), args.now())) {
     case callback_watchdog::verdict::wait:
       break;

@@ -24,7 +24,7 @@ std::string text_of_delay(const run_state_machine& machine,
                    n == 1 ? " time" : " times");
   return concat("the ranks ", ends,
                 " without a report in between: they are restarted in ",
-                delay.count(), " ms");
+                duration_text(delay));
 }
 
 } // namespace
@@ -103,8 +103,8 @@ void driver_state::preempt_group(const run_action& action) {
                        unix_ms(std::chrono::system_clock::now() + grace)});
   auto why = redacted(action.reason.message);
   args.monitor->note(
-    concat(why, "; ranks have ", grace.count(),
-           " ms to leave their loops after one of their reports"));
+    concat(why, "; ranks have ", duration_text(grace),
+           " to leave their loops after one of their reports"));
   note_event("preempted",
              {{"reason", why},
               {"grace_s", std::chrono::duration<double>(grace).count()}});

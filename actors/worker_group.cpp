@@ -5,6 +5,7 @@
 
 #include "troupe/actors/compat/messaging.hpp"
 #include "troupe/actors/protocol/error_code.hpp"
+#include "troupe/runtime/text.hpp"
 #include "troupe/runtime/timing.hpp"
 
 namespace troupe::internal {
@@ -108,13 +109,13 @@ void worker_group_state::watch_start() {
   after(args.plan.start_timeout, [this] {
     if (attempt->started)
       return;
-    auto limit = std::to_string(args.plan.start_timeout.count());
+    auto limit = duration_text(args.plan.start_timeout);
     for (auto rank : attempt->tracker.not_ready())
-      attempt->tracker.timed_out(rank, attempt->tracker.pid(rank) == 0
-                                         ? "was not started within " + limit
-                                             + " ms: its spawner did not answer"
-                                         : "was not up " + limit
-                                             + " ms after its launch");
+      attempt->tracker.timed_out(
+        rank,
+        attempt->tracker.pid(rank) == 0
+          ? "was not started within " + limit + ": its spawner did not answer"
+          : "was not up " + limit + " after its launch");
     on_failure();
   });
 }

@@ -54,8 +54,8 @@ void worker_group_state::watch_exit(int rank) {
   after(limit, [this, rank, limit] {
     if (attempt->tracker.gone(rank))
       return;
-    auto what = concat("rank ", rank, " was still there ", limit.count(),
-                       " ms after its loop had ended; its ");
+    auto what = concat("rank ", rank, " was still there ", duration_text(limit),
+                       " after its loop had ended; its ");
     if (args.plan.in_process) {
       what += "thread is left behind";
       attempt->tracker.give_up(rank);
@@ -96,7 +96,7 @@ void worker_group_state::disconnected(const rank_disconnected& x) {
     after(kill_patience, [this, rank] {
       lose(rank, concat("its connection broke, and its process was not "
                         "seen to end within ",
-                        kill_patience.count(), " s"));
+                        duration_text(kill_patience)));
     });
   };
   after(exit_patience, [this, look_for_it] { look({}, look_for_it); });
@@ -214,8 +214,8 @@ void worker_group_state::kill_ranks() {
     send(self, driver,
          attempt_warning{attempt->number,
                          concat("the loop was not left ",
-                                args.plan.stop_timeout.count(),
-                                " ms after it was asked to end: the run waits "
+                                duration_text(args.plan.stop_timeout),
+                                " after it was asked to end: the run waits "
                                 "for it")});
     return;
   }
@@ -225,8 +225,9 @@ void worker_group_state::kill_ranks() {
       continue;
     }
     attempt->tracker.timed_out(
-      rank, concat("did not leave its loop ", args.plan.stop_timeout.count(),
-                   " ms after it was asked to; its thread is left behind"));
+      rank,
+      concat("did not leave its loop ", duration_text(args.plan.stop_timeout),
+             " after it was asked to; its thread is left behind"));
     attempt->tracker.give_up(rank);
   }
   check_over();
@@ -249,8 +250,8 @@ void worker_group_state::kill(int rank) {
     auto& tracker = attempt->tracker;
     if (!tracker.loop_over(rank))
       tracker.lost(rank,
-                   concat("its process was still there ", limit.count() / 1000,
-                          " s after it was killed; it is left behind"));
+                   concat("its process was still there ", duration_text(limit),
+                          " after it was killed; it is left behind"));
     tracker.give_up(rank);
     // The next attempt must not wait for it: no one kills it there.
     if (is_elsewhere(rank) && args.abandon)

@@ -165,9 +165,8 @@ void worker_group_state::agent_gone(std::size_t host,
 }
 
 void worker_group_state::show(const host_suspected& x) {
-  auto s = std::chrono::duration_cast<std::chrono::seconds>(x.silence);
-  note(concat("host ", hosts.name(x.host), " has not answered for ", s.count(),
-              " s"));
+  note(concat("host ", hosts.name(x.host), " has not answered for ",
+              duration_text(x.silence)));
 }
 
 void worker_group_state::show(const host_answers& x) {

@@ -102,6 +102,13 @@ std::string concat(const Parts&... parts) {
   return result;
 }
 
+/// *x* for a sentence, rounded down: "30 s", or "30 ms" below a second.
+template <class Count, class Unit>
+std::string duration_text(std::chrono::duration<Count, Unit> x) {
+  auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(x).count();
+  return ms < 1000 ? concat(ms, " ms") : concat(ms / 1000, " s");
+}
+
 /// Appends *item* to *list*, after *separator* if the list is not empty.
 template <class Item>
 void append_item(std::string& list, const Item& item,

@@ -71,7 +71,7 @@ expected<void> await_driver(const pmix_session& session) {
     if (std::chrono::steady_clock::now() >= deadline)
       return failure(ec::timeout,
                      concat("rank 0 has not called troupe::init within ",
-                            init_patience.count(), " s"));
+                            duration_text(init_patience)));
     std::this_thread::sleep_for(probe_interval);
   }
 }

@@ -13,7 +13,7 @@ expected<T> name_key(expected<T> x, const std::string& key,
                      key_value_store::timeout limit) {
   if (!x && x.error().code == ec::timeout)
     return failure(ec::timeout, concat("the rendezvous store has no key '", key,
-                                       "' after ", limit.count(), " ms"));
+                                       "' after ", duration_text(limit)));
   return x;
 }
 

@@ -110,7 +110,7 @@ public:
       drop_late();
       if (dial_clock::now() >= end_)
         return failure(ec::timeout,
-                       summary(concat("within ", args_.limit.count(), " ms")));
+                       summary("within " + duration_text(args_.limit)));
     }
   }
 
@@ -155,7 +155,7 @@ private:
 
   /// Ends what is under way for *x*, whose time is over.
   void give_up(dialed_address& x) {
-    auto limit = concat(" within ", args_.per_address.count(), " ms");
+    auto limit = " within " + duration_text(args_.per_address);
     if (std::exchange(x.is_resolving, false)) // The lookup itself continues.
       fail(x, "its name was not resolved" + limit);
     std::erase_if(tries_, [&](const dial_try& y) {

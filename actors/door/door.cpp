@@ -149,9 +149,8 @@ private:
     auto now = door_clock::now();
     for (auto& x : pending_)
       if (x.channel && x.deadline <= now)
-        refuse(
-          x, channel_fault::silent,
-          concat("no handshake within ", args_.handshake_limit.count(), " ms"));
+        refuse(x, channel_fault::silent,
+               "no handshake within " + duration_text(args_.handshake_limit));
   }
 
   /// Continues with *x*, whose socket is ready.

@@ -209,8 +209,8 @@ expected<ticket> read_ticket(int fd, std::chrono::milliseconds limit,
     auto waited = wait_until_ready(fd, POLLIN, deadline);
     if (waited == wait_outcome::late) {
       secret_bytes::wipe(text);
-      return failure(ec::timeout, concat("no whole ticket came within ",
-                                         limit.count(), " ms"));
+      return failure(ec::timeout,
+                     "no whole ticket came within " + duration_text(limit));
     }
     auto before = text.size();
     text.resize(max_ticket_size + 1);

@@ -20,7 +20,7 @@ error explain(const caf::error& reason, const std::string& where,
               std::chrono::milliseconds timeout, ec closed) {
   if (reason == caf::sec::request_timeout)
     return {ec::timeout,
-            concat("no answer at ", where, " within ", timeout.count(), " ms")};
+            concat("no answer at ", where, " within ", duration_text(timeout))};
   if (reason == caf::sec::disconnect_during_handshake)
     return {closed, where + " was closed before an answer came"};
   return {ec::protocol,

@@ -127,7 +127,7 @@ expected<unique_fd> connect_to(const fs::path& path,
   if (result != 0 && errno == EAGAIN)
     return failure(ec::timeout,
                    concat("no process accepts connections at the socket ",
-                          path.string(), " within ", timeout.count(), " ms"));
+                          path.string(), " within ", duration_text(timeout)));
   if (result != 0)
     return system_failure(ec::protocol,
                           "no process listens on the socket " + path.string());

@@ -102,10 +102,11 @@ void tracker_set::note_wait(wait_time::duration waited,
   for (auto& x : threads_) {
     auto left = x->options().finish_timeout - waited;
     if (left.count() > 0 && !x->has_ended())
-      append_item(names,
-                  concat(x->name(), " (at most ",
-                         std::chrono::ceil<std::chrono::seconds>(left).count(),
-                         " s more)"));
+      append_item(
+        names,
+        concat(x->name(), " (at most ",
+               duration_text(std::chrono::ceil<std::chrono::seconds>(left)),
+               " more)"));
   }
   if (!names.empty())
     to_.note(

@@ -40,8 +40,8 @@ expected<unique_fd> lock_metadata(const fs::path& folder) {
     if (std::chrono::steady_clock::now() >= deadline)
       return failure(ec::timeout,
                      concat("another process has held the metadata of ",
-                            folder.string(), " for ", metadata_patience.count(),
-                            " s"));
+                            folder.string(), " for ",
+                            duration_text(metadata_patience)));
     std::this_thread::sleep_for(std::chrono::milliseconds{1});
   }
   return lock;

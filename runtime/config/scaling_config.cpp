@@ -159,6 +159,7 @@ expected<void> check_host_limits(const scaling_config& x) {
   using namespace std::chrono_literals;
   if (x.join_timeout <= 0ms)
     return failure(ec::invalid_config, "scaling.join_timeout must be > 0");
+  // Exact: a rounded `duration_text` may be a value that is allowed.
   auto refuse = [](const char* name, std::chrono::milliseconds got,
                    std::string why) {
     return failure(ec::invalid_config,

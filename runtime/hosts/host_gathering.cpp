@@ -113,7 +113,7 @@ error host_states::missing_error(std::size_t usable,
     concat(missing, " of ", hosts_.size(),
            missing == 1 ? " hosts is missing" : " hosts are missing");
   if (waited)
-    text += concat(" after ", waited->count(), " ms");
+    text += " after " + duration_text(*waited);
   text += limits_.min_ranks == 0
             ? concat(", and ", hosts_.size(), " are needed:")
             : concat(", and room for ", limits_.min_ranks, " ranks is needed:");

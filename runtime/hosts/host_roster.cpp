@@ -64,8 +64,9 @@ std::string clock_warning(const agent_facts& x,
   auto ahead = x.clock_ms - unix_ms(now);
   if (std::abs(ahead) <= tolerance_ms)
     return {};
-  return concat("the clock of host ", x.host, " is ", std::abs(ahead) / 1000,
-                " s ", ahead > 0 ? "ahead of" : "behind",
+  return concat("the clock of host ", x.host, " is ",
+                duration_text(std::chrono::milliseconds{std::abs(ahead)}),
+                ahead > 0 ? " ahead of" : " behind",
                 " the driver's: times in its logs and of its files differ");
 }
 

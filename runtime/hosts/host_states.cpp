@@ -328,8 +328,7 @@ void host_states::check_host(std::size_t host, time_point now,
   } else if (x.is_here()) {
     auto silence = std::chrono::duration_cast<duration>(now - x.heard);
     if (silence >= limits_.host_timeout) {
-      lose(host, concat("it did not answer for ", silence.count(), " ms"), now,
-           out);
+      lose(host, "it did not answer for " + duration_text(silence), now, out);
     } else if (silence >= limits_.suspect_after
                && x.state != host_state::suspect) {
       x.before = std::exchange(x.state, host_state::suspect);

@@ -1,5 +1,6 @@
 #include "troupe/runtime/report/hang_monitor.hpp"
 
+#include "troupe/runtime/text.hpp"
 #include "troupe/runtime/timing.hpp"
 
 #include <algorithm>
@@ -99,7 +100,7 @@ void hang_monitor::end_waits(const std::vector<rank_wait>& waits,
       return false;
     if (x.warnings > 0)
       result.over.push_back(x.wait.what + " is over, after "
-                            + wait_text(waited(x.wait.since, now)));
+                            + duration_text(waited(x.wait.since, now)));
     return true;
   });
 }
@@ -183,7 +184,7 @@ std::string hang_monitor::describe(int rank, const rank_look& look) {
   auto idle = at(rank).idle.get();
   return text
          + (idle >= 2 * interval()
-              ? ", without CPU time or I/O for " + wait_text(idle)
+              ? ", without CPU time or I/O for " + duration_text(idle)
               : ", at work");
 }
 

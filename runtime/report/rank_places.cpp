@@ -73,7 +73,7 @@ std::string place_of(const rank_snapshot& x, const std::string& call,
   if (!call.empty())
     return "in " + call;
   auto here = [now](std::string_view place, const moment& since) {
-    return concat(place, " for ", wait_text(now - since.time));
+    return concat(place, " for ", duration_text(now - since.time));
   };
   if (x.in_data_loader)
     return here("in its data loader", *x.in_data_loader);

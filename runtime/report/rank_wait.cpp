@@ -138,11 +138,6 @@ void blame_awaited(std::vector<rank_wait>& waits,
   }
 }
 
-std::string wait_text(rank_wait::time_point::duration x) {
-  auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(x).count();
-  return ms < 1000 ? concat(ms, " ms") : concat(ms / 1000, " s");
-}
-
 expected<void> check_rank(int rank, std::size_t world_size) {
   if (static_cast<std::size_t>(rank) < world_size) // a negative one is huge
     return {};
@@ -152,11 +147,11 @@ expected<void> check_rank(int rank, std::size_t world_size) {
 
 std::string to_string(const rank_wait& x, rank_wait::time_point now) {
   if (x.missing.empty())
-    return x.what + ": all ranks are in it for " + wait_text(now - x.since)
+    return x.what + ": all ranks are in it for " + duration_text(now - x.since)
            + ": the network may be down, or they call different ones";
   auto text = x.what + ": " + rank_list(x.missing)
               + (x.missing.size() == 1 ? " is" : " are") + " missing for "
-              + wait_text(now - x.since);
+              + duration_text(now - x.since);
   if (!x.waiting.empty())
     text += ", " + rank_list(x.waiting)
             + (x.waiting.size() == 1 ? " waits" : " wait");

@@ -80,9 +80,6 @@ void blame_awaited(std::vector<rank_wait>& waits,
 /// "report 3: rank 1 is missing for 30 s, ranks 0, 2 wait".
 std::string to_string(const rank_wait& x, rank_wait::time_point now);
 
-/// "30 s", or "30 ms" below a second.
-std::string wait_text(rank_wait::time_point::duration x);
-
 /// `ec::protocol` if *rank* is not one of the *world_size* ranks.
 expected<void> check_rank(int rank, std::size_t world_size);
 

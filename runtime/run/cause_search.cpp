@@ -86,7 +86,7 @@ cause_search::step cause_search::looked(attempt_tracker& attempt,
           rank,
           concat(
             "left the collectives of other ranks, and its loop had not ended ",
-            limits_.exit.count(), " ms later"));
+            duration_text(limits_.exit), " later"));
   }
   return failed(attempt, ranks, meetings);
 }

@@ -66,8 +66,8 @@ stop_judge::reason_of(const report_batch& x,
   if (!result)
     result = reason_of(x.index + 1);
   if (!result && config_.time && elapsed >= *config_.time)
-    result = concat("it ran for ", elapsed.count(), " ms; run.stop.time is ",
-                    config_.time->count(), " ms");
+    result = concat("it ran for ", duration_text(elapsed),
+                    "; run.stop.time is ", duration_text(*config_.time));
   return result;
 }
 

@@ -159,8 +159,8 @@ expected<void> end_programs(const unique_fd& ranks, const fs::path& path,
       ec::timeout,
       concat("programs that ranks of an earlier attempt of the run ",
              path.parent_path().string(), " left have not ended within ",
-             kill_limit.count(),
-             " s after they were killed: ", list_of(killed.left)));
+             duration_text(kill_limit),
+             " after they were killed: ", list_of(killed.left)));
   if (killed.blind != 0)
     return note(programs_not_searched(
       last.variable, "processes could not be looked at: "
@@ -198,7 +198,7 @@ error ranks_are_left(own_lock& ranks, const fs::path& run,
     ec::timeout,
     concat("no attempt of the run ", run.string(),
            " can begin: processes of an earlier one have not ended within ",
-           limit.count(), " ms: ",
+           duration_text(limit), ": ",
            (found.empty() ? "none that can be seen from here" : found))};
 }
 

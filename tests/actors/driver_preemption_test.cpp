@@ -230,7 +230,7 @@ TEST_F(driver_preemption_test, the_user_and_the_journal_are_informed) {
   run();
   preempt();
   EXPECT_THAT(monitor->take_notes(),
-              Contains(HasSubstr("SIGTERM came; ranks have 1000 ms")));
+              Contains(HasSubstr("SIGTERM came; ranks have 1 s to leave")));
 }
 
 } // namespace troupe::internal::test

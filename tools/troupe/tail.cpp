@@ -119,10 +119,10 @@ public:
       last_ = now;
     auto is_long = now - last_ >= limit_;
     if (is_long && !is_known_)
-      complain(
-        concat(run.name, " has written nothing for ", limit_.count(),
-               " s; its driver is not on this host, and cannot be seen to "
-               "have died"));
+      complain(concat(run.name, " has written nothing for ",
+                      duration_text(limit_),
+                      "; its driver is not on this host, and cannot be seen to "
+                      "have died"));
     is_known_ = is_long;
   }
 

@@ -370,7 +370,7 @@ error host_ring::stop_reason() const {
 }
 
 error host_ring::late(const job& x) const {
-  auto within = concat(" within ", x.of.timeout.count(), " ms");
+  auto within = " within " + duration_text(x.of.timeout);
   if (x.in_at == x.in.size())
     return {ec::timeout,
             concat(to_string(next_host()), " did not take the data", within)};

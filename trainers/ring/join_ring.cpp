@@ -73,7 +73,7 @@ private:
   }
 
   std::string late() const {
-    auto limit = concat(" within ", args_.limit.count(), " ms");
+    auto limit = " within " + duration_text(args_.limit);
     if (!links_.next)
       return concat(to_string(next().host), " could not be reached at ",
                     next().address, " port ", next().port, limit, ": ", cause_);

@@ -413,7 +413,7 @@ class DeadNodesOfSlurm(OnHosts):
     def test_a_node_that_is_dead_when_srun_starts_is_named_with_its_words(self):
         output = self.refused("--workers", "2", "--join-ms", "15000", prefix=["salloc", "-N2", "-w", "h[1,3]"])
         # Another launch may be under way by then.
-        self.assertRegex(output, r"1 of 2 hosts is missing after 15000 ms, and 2 are needed:\n"
+        self.assertRegex(output, r"1 of 2 hosts is missing after 15 s, and 2 are needed:\n"
                                  r" +h3: (?:launched, .*; before that: )?srun: error: .* node h3: ")
 
     def test_an_elastic_run_starts_without_a_node_that_is_dead(self):

@@ -221,7 +221,7 @@ start_group(train_context& context, std::chrono::milliseconds limit,
     shared->fail(std::make_exception_ptr(
       train_error{{ec::timeout, c10::str("rank ", context.rank(),
                                          ": the group did not start within ",
-                                         limit.count(), " ms")}}));
+                                         duration_text(limit))}}));
   return result.get();
 }
 

@@ -45,7 +45,7 @@ torch_config checked(const train_context& context, torch_config config) {
            static_cast<int>(config.backend), ", which is not a backend");
   if (config.timeout <= std::chrono::milliseconds::zero())
     refuse(context, ec::invalid_argument, "torch_config::timeout is ",
-           config.timeout.count(), " ms, but must be positive");
+           duration_text(config.timeout), ", but must be positive");
   config.timeout = std::min(config.timeout, longest_timeout);
   return config;
 }
@@ -100,7 +100,7 @@ void meet(train_context& context, c10d::Store& store,
       if (!store.check({key(rank)}))
         append_item(missing, rank);
     refuse(context, ec::timeout, "rank ", missing,
-           " did not join the group within ", timeout.count(), " ms");
+           " did not join the group within ", duration_text(timeout));
   }
 }
 

@@ -10,6 +10,7 @@
 
 #include "troupe/runtime/process/shared_segment.hpp"
 #include "troupe/runtime/process/usable_cores.hpp"
+#include "troupe/runtime/text.hpp"
 #include "troupe/trainers/torch/groups/reduction.hpp"
 #include "troupe/trainers/torch/groups/torch_config.hpp"
 #include "troupe/trainers/train_context.hpp"
@@ -268,7 +269,7 @@ error segment_exchange::failure_of(int peer, bool timed_out) const {
       missing += c10::str(", ", first_ + i);
   return {ec::timeout,
           c10::str(here, ": rank ", missing, " did not arrive within ",
-                   timeout_.count(), " ms")};
+                   duration_text(timeout_))};
 }
 
 void segment_exchange::fail(error reason) {

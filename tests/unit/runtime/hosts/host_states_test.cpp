@@ -207,10 +207,11 @@ TEST_F(host_states_test, fails_after_the_join_limit_with_too_few_hosts) {
   make(2, {}, false);
   gather();
   hello(0, 1);
-  EXPECT_THAT(pass(seconds{120}, {0}),
-              ElementsAre("fail timeout: 1 of 2 hosts is missing after 120000 "
-                          "ms, and 2 are needed:\n"
-                          "  b: no agent has connected to 10.0.0.1:4444"));
+  EXPECT_THAT(
+    pass(seconds{120}, {0}),
+    ElementsAre("fail timeout: 1 of 2 hosts is missing after 120 s, and "
+                "2 are needed:\n"
+                "  b: no agent has connected to 10.0.0.1:4444"));
   EXPECT_THAT(pass(seconds{200}, {0}), IsEmpty()); // HS-4
 }
 
@@ -358,7 +359,7 @@ TEST_F(host_states_test, loses_a_host_after_the_timeout_and_launches_it_again) {
   EXPECT_THAT(pass(seconds{9}, {0}), ElementsAre("suspected 1 after 3000"));
   EXPECT_THAT(pass(seconds{1}, {0}),
               ElementsAre("fence 1 of 1", "end launcher 2 of 1",
-                          "lost 1: it did not answer for 10000 ms"));
+                          "lost 1: it did not answer for 10 s"));
   EXPECT_EQ(state(1), host_state::lost);
   EXPECT_THAT(pass(seconds{1}, {0}), ElementsAre("launch 1 as 3"));
   EXPECT_THAT(hello(1, 2), IsEmpty());
@@ -434,7 +435,7 @@ TEST_F(host_states_test, a_host_that_left_and_does_not_come_back_is_missing) {
   EXPECT_THAT(gather(), IsEmpty());
   EXPECT_THAT(pass(seconds{69}, {0}), IsEmpty());
   EXPECT_THAT(pass(seconds{1}, {0}),
-              ElementsAre(HasSubstr("1 of 2 hosts is missing after 70000 ms")));
+              ElementsAre(HasSubstr("1 of 2 hosts is missing after 70 s")));
 }
 
 TEST_F(host_states_test, enough_hosts_do_not_wait_for_one_that_leaves) {
@@ -452,7 +453,7 @@ TEST_F(host_states_test, a_draining_host_that_is_lost_has_left) {
   EXPECT_THAT(pass(seconds{10}, {0}),
               ElementsAre("suspected 1 after 3000", "fence 1 of 1",
                           "end launcher 2 of 1",
-                          "lost 1: it did not answer for 10000 ms"));
+                          "lost 1: it did not answer for 10 s"));
   EXPECT_EQ(state(1), host_state::left);
 }
 

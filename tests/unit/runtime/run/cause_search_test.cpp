@@ -157,7 +157,7 @@ TEST_F(cause_search_test, CS_3_one_that_left_and_does_not_end_is_to_blame) {
   ASSERT_TRUE(is_to_blame(1));
   EXPECT_FALSE(is_to_blame(0));
   EXPECT_EQ(attempt.failures().at(1).kind, failure::timeout);
-  EXPECT_THAT(attempt.failures().at(1).what, HasSubstr("7000 ms later"));
+  EXPECT_THAT(attempt.failures().at(1).what, HasSubstr("7 s later"));
 }
 
 TEST_F(cause_search_test, CS_3_the_end_of_its_process_is_the_cause) {

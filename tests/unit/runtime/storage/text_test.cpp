@@ -1,5 +1,6 @@
 #include "troupe/runtime/text.hpp"
 
+#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -50,6 +51,17 @@ TEST(text_test, joins_a_list_with_separators) {
   append_item(list, "a");
   append_item(list, 7, "; ");
   EXPECT_EQ(list, "a; 7");
+}
+
+TEST(text_test, writes_durations_in_whole_units_of_a_sentence) {
+  using namespace std::chrono_literals;
+  EXPECT_EQ(duration_text(0s), "0 ms");
+  EXPECT_EQ(duration_text(250'999us), "250 ms");
+  EXPECT_EQ(duration_text(999ms), "999 ms");
+  EXPECT_EQ(duration_text(1s), "1 s");
+  EXPECT_EQ(duration_text(1'999ms), "1 s");
+  EXPECT_EQ(duration_text(1min), "60 s");
+  EXPECT_EQ(duration_text(-5s), "-5000 ms");
 }
 
 TEST(text_test, knows_the_letters_and_digits_of_ascii_only) {

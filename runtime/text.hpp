@@ -102,11 +102,16 @@ std::string concat(const Parts&... parts) {
   return result;
 }
 
-/// *x* for a sentence, rounded down: "30 s", or "30 ms" below a second.
+/// *x* for a sentence, rounded down: "30 s", "1.5 s" below 10 s, "30 ms" below
+/// a second.
 template <class Count, class Unit>
 std::string duration_text(std::chrono::duration<Count, Unit> x) {
   auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(x).count();
-  return ms < 1000 ? concat(ms, " ms") : concat(ms / 1000, " s");
+  if (ms < 1000)
+    return concat(ms, " ms");
+  auto tenths = ms < 10'000 ? ms / 100 % 10 : 0;
+  return tenths == 0 ? concat(ms / 1000, " s")
+                     : concat(ms / 1000, '.', tenths, " s");
 }
 
 /// Appends *item* to *list*, after *separator* if the list is not empty.

@@ -59,7 +59,9 @@ TEST(text_test, writes_durations_in_whole_units_of_a_sentence) {
   EXPECT_EQ(duration_text(250'999us), "250 ms");
   EXPECT_EQ(duration_text(999ms), "999 ms");
   EXPECT_EQ(duration_text(1s), "1 s");
-  EXPECT_EQ(duration_text(1'999ms), "1 s");
+  EXPECT_EQ(duration_text(1'999ms), "1.9 s");
+  EXPECT_EQ(duration_text(9'050ms), "9 s");
+  EXPECT_EQ(duration_text(10'900ms), "10 s");
   EXPECT_EQ(duration_text(1min), "60 s");
   EXPECT_EQ(duration_text(-5s), "-5000 ms");
 }

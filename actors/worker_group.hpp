@@ -4,8 +4,10 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <vector>
 
+#include <caf/actor_addr.hpp>
 #include <caf/typed_event_based_actor.hpp>
 #include <caf/typed_response_promise.hpp>
 
@@ -146,6 +148,8 @@ struct worker_group_state {
   caf::result<void> take_in(const host_checked& x);
   /// The agent was refused, but may ask again.
   void keep_waiting(host_agent_actor agent);
+  /// Once for each agent, however often it says hello.
+  void watch(const host_agent_actor& agent);
   /// A place may be free: agents that were refused ask again.
   void offer_places();
   caf::result<void> take_in(const host_tick& x);
@@ -324,6 +328,7 @@ struct worker_group_state {
   std::map<std::size_t, std::uint64_t> stale_at_hosts; ///< By the last look.
   bool leaving = false;
   caf::error leaving_for; ///< `unfinished`; `caf::none`: the run finished.
+  std::set<caf::actor_addr> watched; ///< Agents of other hosts.
 };
 
 /// Behavior of the WORKER GROUP actor. An exit message ends its ranks first.

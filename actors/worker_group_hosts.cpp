@@ -44,7 +44,7 @@ worker_group_state::welcome(agent_hello& x,
     if (!text.empty())
       note(text);
   std::erase(agents_without_place, its);
-  monitor(self, its, [this](const caf::down_msg& down) { agent_lost(down); });
+  watch(its);
   agents->insert_or_assign(*number, std::move(its));
   return host_accepted{static_cast<std::uint32_t>(*number), args.plan.run_path,
                        current, args.plan.network_interface,
@@ -55,8 +55,13 @@ void worker_group_state::keep_waiting(host_agent_actor agent) {
   auto& known = agents_without_place;
   if (std::ranges::find(known, agent) != known.end())
     return;
-  monitor(self, agent, [this](const caf::down_msg& x) { agent_lost(x); });
+  watch(agent);
   known.push_back(std::move(agent));
+}
+
+void worker_group_state::watch(const host_agent_actor& agent) {
+  if (watched.insert(agent.address()).second)
+    monitor(self, agent, [this](const caf::down_msg& x) { agent_lost(x); });
 }
 
 void worker_group_state::offer_places() {

@@ -5,12 +5,15 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <optional>
 #include <utility>
 
 #include "troupe/actors/door/tls_link.hpp"
+#include "troupe/runtime/process/descriptor.hpp"
 #include "troupe/runtime/process/threads.hpp"
+#include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/text.hpp"
 #include "troupe/trainers/ticket_folder.hpp"
 
@@ -34,18 +37,23 @@ constexpr auto look_interval = std::chrono::milliseconds{100};
 /// driver removes it at this moment.
 constexpr auto ticket_arrival = std::chrono::seconds{1};
 
-/// The file with the ticket at *path*, itself or in its folder; nothing if
+/// The ticket of the file at *path*, or of the one in this folder; nothing if
 /// there is none.
-std::optional<fs::path> find_ticket(const fs::path& path) {
+expected<std::optional<ticket>> look_for_ticket(const fs::path& path) {
+  auto file = path;
   struct stat found {};
-  if (::stat(path.c_str(), &found) != 0)
+  auto is_found = ::stat(file.c_str(), &found) == 0;
+  if (is_found && S_ISDIR(found.st_mode)) {
+    file /= agent_ticket_file;
+    is_found = ::stat(file.c_str(), &found) == 0;
+  }
+  if (!is_found && (errno == ENOENT || errno == ENOTDIR))
     return std::nullopt;
-  if (!S_ISDIR(found.st_mode))
-    return path;
-  auto file = path / agent_ticket_file;
-  if (::stat(file.c_str(), &found) != 0)
-    return std::nullopt;
-  return file;
+  if (!is_found)
+    return system_failure(may_pass(errno) ? ec::storage : ec::invalid_config,
+                          "the ticket " + file.string());
+  TROUPE_TRY(auto result, read_ticket_file(file));
+  return result;
 }
 
 /// The agent may start before its driver, which writes the file, and while it
@@ -58,18 +66,18 @@ expected<found_driver> find_by_file(const fs::path& path, int stop) {
   auto last = none;
   pollfd asked{stop, POLLIN, 0};
   while (clock::now() < deadline) {
-    auto file = find_ticket(path);
-    auto ticket = file ? read_ticket_file(*file) : tl::unexpected{none};
-    if (ticket) {
+    auto found = look_for_ticket(path);
+    if (found && *found) {
+      auto& ticket = **found;
       bad_since.reset();
-      auto dialed = dial(*ticket, {.limit = ticket_age, .stop = stop});
+      auto dialed = dial(ticket, {.limit = ticket_age, .stop = stop});
       if (dialed)
-        return found_driver{std::move(*ticket), std::move(*dialed)};
+        return found_driver{std::move(ticket), std::move(*dialed)};
       last = dialed.error();
       if (last.code != ec::timeout)
         break;
-    } else if (file) {
-      last = ticket.error();
+    } else if (!found) {
+      last = found.error();
       bad_since = bad_since.value_or(clock::now());
       if (clock::now() - *bad_since >= ticket_arrival)
         break;

@@ -80,11 +80,16 @@ bool launch_end::may_help() const noexcept {
   if (how.code == exit_never_again || how.code == exit_not_executable
       || how.code == exit_not_found)
     return false;
-  // Messages of ssh and srun. Names may be known later, and hosts may answer.
-  return std::ranges::none_of(
-    std::initializer_list<std::string_view>{
-      "Permission denied (", "Host key verification failed", "execve(): "},
-    [this](std::string_view x) { return output.find(x) != output.npos; });
+  // Messages of ssh and srun. Names may be known later, hosts may answer, and
+  // storage may be mounted again.
+  auto says_one_of = [this](std::initializer_list<std::string_view> texts) {
+    return std::ranges::any_of(
+      texts, [this](auto x) { return output.find(x) != output.npos; });
+  };
+  if (says_one_of({"execve(): "}))
+    return !says_one_of(
+      {"No such file or directory", "Permission denied", "Exec format error"});
+  return !says_one_of({"Permission denied (", "Host key verification failed"});
 }
 
 std::string to_string(const launch_end& x) {

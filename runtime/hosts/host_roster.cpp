@@ -302,12 +302,15 @@ std::optional<host_decisions> host_roster::checked(std::size_t host,
   if (mine.is_here()) // It has checked it before, and serves no more.
     return states_.on_gone(host, incarnation, problem.message, now);
   states_.release(host);
-  if (problem.code == ec::storage)
+  // A host that has just booted may not have mounted the storage.
+  auto may_pass = problem.code == ec::storage || mine.was_here;
+  if (may_pass)
     states_.on_problem(host, problem.message);
   // A guest's problem may not affect an agent that this driver launches.
   if (mine.is_guest && mine.is_launched)
     return host_decisions{};
-  if (asks_again(problem))
+  // Its launcher ends with the agent, and another one may help.
+  if (may_pass || asks_again(problem))
     return host_decisions{};
   return states_.on_refused(host, problem.message, now);
 }

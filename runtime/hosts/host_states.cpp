@@ -60,7 +60,7 @@ host_decisions host_states::on_launcher_ended(std::size_t host,
   if (x.launch != launch || !std::exchange(x.has_launcher, false))
     return out;
   if (x.state == host_state::launching || x.state == host_state::connecting)
-    launch_failed(host, std::move(reason), may_help, now, out);
+    launch_failed(host, std::move(reason), may_help || x.was_here, now, out);
   // An agent that has come outlives ssh, and mostly srun.
   decide(now, out);
   return out;
@@ -101,6 +101,7 @@ host_decisions host_states::on_hello(std::size_t host,
   if (!x.is_here()) {
     x.incarnation = incarnation;
     x.state = host_state::ready;
+    x.was_here = true;
     x.next_launch.reset();
     x.reason.clear();
     x.problem.clear();

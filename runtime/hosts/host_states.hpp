@@ -157,6 +157,7 @@ struct run_host {
   // -- its state
   host_state state = host_state::expected;
   host_state before = host_state::ready; ///< State before it became suspect.
+  bool was_here = false; ///< An agent has checked it: it suits the run.
   time_point heard{};
   int failures_in_a_row = 0;
   int give_ups = 0;                 ///< Since it last made progress.
@@ -217,7 +218,9 @@ public:
                              time_point now);
 
   /// The launcher ended, or could not start; *reason* says why. Another launch
-  /// *may_help*, unless the agent has said the contrary by its exit code.
+  /// *may_help*, unless the launcher or the agent has said the contrary, and
+  /// also then if the host was here before: one that has just booted may miss
+  /// folders, keys and programs.
   host_decisions on_launcher_ended(std::size_t host, std::uint64_t launch,
                                    std::string reason, bool may_help,
                                    time_point now);

@@ -87,6 +87,11 @@ TEST_F(agent_ticket_test, an_agent_without_a_ticket_in_its_file_ends) {
   EXPECT_EQ(start_agent().wait(), 78);
 }
 
+TEST_F(agent_ticket_test, an_agent_that_cannot_look_for_a_ticket_ends) {
+  fs::create_symlink(file_, file_); // More links than the system follows.
+  EXPECT_EQ(start_agent().wait(), 78);
+}
+
 TEST(run_ticket_test, is_refused_before_a_run_begins_if_it_cannot_be_written) {
   temporary_folder folder;
   run_config config;

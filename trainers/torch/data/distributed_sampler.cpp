@@ -192,6 +192,11 @@ epoch_order distributed_sampler::rest() const {
   return from(state_.cursor);
 }
 
+void distributed_sampler::advance(std::int64_t cursor) noexcept {
+  auto is_over = end_of_epoch(samples_, cursor, options_) == cursor;
+  state_.cursor = is_over ? samples_ : cursor;
+}
+
 std::int64_t distributed_sampler::batches() const {
   return from(0).batches();
 }

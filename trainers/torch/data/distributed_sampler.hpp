@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -165,11 +164,10 @@ public:
   /// The rest of the epoch for this rank.
   internal::epoch_order rest() const;
 
-  /// Moves to *cursor*, a value of `epoch_order::cursor_after` or `end`. What
-  /// padding adds, which depends on the world size, is not counted.
-  void advance(std::int64_t cursor) noexcept {
-    state_.cursor = std::min(cursor, samples_);
-  }
+  /// Moves to *cursor*, a value of `epoch_order::cursor_after` or `end`. An
+  /// epoch ends at the same position in a world of any size: what padding adds
+  /// is not counted, what `tail::drop_last` leaves out is.
+  void advance(std::int64_t cursor) noexcept;
 
   /// Batches of this rank in a whole epoch.
   std::int64_t batches() const;

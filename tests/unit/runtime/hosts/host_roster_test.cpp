@@ -465,6 +465,19 @@ TEST_F(launched_roster_test, gives_up_no_host_whose_storage_may_come_back) {
   EXPECT_THAT(missing(), HasSubstr("h1: full"));
 }
 
+TEST_F(launched_roster_test, gives_up_no_host_that_may_mount_its_storage_late) {
+  ASSERT_TRUE(admit(launched(launches[0], 7)));
+  roster.checked(1, 7, {}, now);
+  roster.gone(1, 7, "lost", now);
+  now += std::chrono::seconds{1};
+  roster.gather(now);
+  ASSERT_TRUE(admit(launched(roster.at(1).launch, 8)));
+  last =
+    roster.checked(1, 8, {ec::invalid_config, "no such folder"}, now).value();
+  EXPECT_THAT(last, IsEmpty());
+  EXPECT_THAT(missing(), HasSubstr("h1: no such folder"));
+}
+
 TEST_F(launched_roster_test, names_the_last_cause_why_a_host_is_given_up) {
   ASSERT_TRUE(admit(launched(launches[0], 7)));
   last = roster.checked(1, 7, {ec::storage, "full"}, now).value();

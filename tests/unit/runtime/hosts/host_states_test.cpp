@@ -330,6 +330,21 @@ TEST_F(host_states_test, does_not_repeat_what_cannot_help) {
                           HasSubstr("  b: its build id differs")));
 }
 
+TEST_F(host_states_test, a_host_may_lack_its_mounts_after_a_boot) {
+  serve(2);
+  states->on_gone(1, 1, "its connection broke", now);
+  gather();
+  std::uint64_t launch = 3;
+  EXPECT_THAT(pass(seconds{1}, {0}), ElementsAre("launch 1 as 3"));
+  for (auto wait : {2, 4, 8}) {
+    EXPECT_THAT(launcher_ended(1, launch, "exit code 78", false), IsEmpty());
+    EXPECT_THAT(pass(seconds{wait}, {0}),
+                ElementsAre(concat("launch 1 as ", ++launch)));
+  }
+  launched(1, launch);
+  EXPECT_THAT(hello(1, 2), ElementsAre("start 0 1"));
+}
+
 TEST_F(host_states_test, launches_again_if_an_agent_does_not_connect) {
   make(1, {.join = seconds{10}});
   states->gather(now, seconds{100});

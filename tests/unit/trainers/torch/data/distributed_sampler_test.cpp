@@ -272,6 +272,20 @@ TEST(distributed_sampler_test, counts_no_padding_in_its_position) {
   });
 }
 
+// What is left out in a large world must not be an epoch of a smaller one.
+TEST(distributed_sampler_test, counts_what_is_left_out_in_its_position) {
+  for_many_worlds(tail::drop_last, [](const world& x) {
+    auto sampler = x.sampler(0);
+    sampler.start();
+    (void) rest_of(sampler);
+    EXPECT_EQ(sampler.state().cursor, x.samples);
+    auto alone = world{x.samples, 1, 1, tail::drop_last}.sampler(0);
+    alone.load_state(sampler.state());
+    alone.start();
+    EXPECT_EQ(std::ssize(rest_of(alone)), x.samples); // the next epoch
+  });
+}
+
 // Earlier versions counted the padding of an epoch's end.
 TEST(distributed_sampler_test, knows_the_padded_end_of_an_earlier_version) {
   auto x = world{4, 3, 1, tail::pad}.sampler(0);

@@ -210,16 +210,27 @@ concept has_elements = requires {
   typename field_element<T>::type;
 };
 
+template <class T, class... Types>
+concept one_of = (std::same_as<T, Types> || ...);
+
+template <class T>
+concept character_type = one_of<T, char, wchar_t, char8_t, char16_t, char32_t>;
+
+/// A flag or an integer.
+template <class T>
+concept whole_number_type = std::integral<T> && !character_type<T>;
+
+template <class T>
+concept plain_field = one_of<T, float, double, std::string, fs::path>;
+
 template <class T>
 constexpr bool is_field() {
   if constexpr (has_elements<T>)
     return is_field<typename field_element<T>::type>();
+  else if constexpr (whole_number_type<T> || plain_field<T>)
+    return true;
   else
-    return (std::integral<
-              T> && !std::same_as<T, char> && !std::same_as<T, wchar_t> && !std::same_as<T, char8_t> && !std::same_as<T, char16_t> && !std::same_as<T, char32_t>)
-           || std::same_as<
-             T,
-             float> || std::same_as<T, double> || std::same_as<T, std::string> || std::same_as<T, fs::path> || named_enum<T> || has_named_fields<T>;
+    return named_enum<T> || has_named_fields<T>;
 }
 
 template <class T>

@@ -65,15 +65,21 @@ inline constexpr bool is_example = false;
 template <class Data, class Target>
 inline constexpr bool is_example<torch::data::Example<Data, Target>> = true;
 
+template <class T>
+concept number_or_enum = std::is_arithmetic_v<T> || std::is_enum_v<T>;
+
 /// Numbers and texts: ranges whose elements are not tensors.
 template <class T>
 concept range_of_numbers =
   std::ranges::range<T> && std::is_arithmetic_v<std::ranges::range_value_t<T>>;
 
+template <class T>
+concept lvalue_type = std::is_lvalue_reference_v<T>;
+
 /// A range that holds its elements.
 template <class T>
-concept range_of_elements = std::ranges::range<T> && std::is_lvalue_reference_v<
-  std::ranges::range_reference_t<T>>;
+concept range_of_elements =
+  std::ranges::range<T> && lvalue_type<std::ranges::range_reference_t<T>>;
 
 /// Calls *f* with each tensor in *x* that is defined. Returns whether *T* is a
 /// type whose tensors are known; in any other it finds none.
@@ -90,8 +96,7 @@ bool visit_tensors(T& x, F&& f) {
     return true;
   } else if constexpr (std::is_same_v<T, const at::Tensor>) {
     return false; // no other tensor can take its place
-  } else if constexpr (std::is_arithmetic_v<
-                         T> || std::is_enum_v<T> || range_of_numbers<T>) {
+  } else if constexpr (number_or_enum<T> || range_of_numbers<T>) {
     return true;
   } else if constexpr (names_its_tensors<T>) {
     ask_for_tensors(x, [&f](at::Tensor& t) {

@@ -192,13 +192,18 @@ concept random_sample_dataset = requires(T& x, std::size_t index,
   x.get(index, random);
 };
 
+template <class T>
+concept dataset_of_batches = batch_dataset<T> || random_batch_dataset<T>;
+
+template <class T>
+concept dataset_of_samples = sample_dataset<T> || random_sample_dataset<T>;
+
 } // namespace internal
 
 /// Anything that `prepare_data_loader` reads.
 template <class T>
 concept map_dataset =
-  internal::batch_dataset<T> || internal::random_batch_dataset<
-    T> || internal::sample_dataset<T> || internal::random_sample_dataset<T>;
+  internal::dataset_of_batches<T> || internal::dataset_of_samples<T>;
 
 namespace internal {
 

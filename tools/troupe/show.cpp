@@ -64,15 +64,15 @@ std::vector<shown_checkpoint> checkpoints_of(found_run& run) {
   std::vector<shown_checkpoint> result;
   if (!run.state)
     return result;
-  auto& rule = run.state->retention;
-  const shown_checkpoint* best = nullptr;
-  for (auto& x : run.state->checkpoints) {
+  auto& all = run.state->checkpoints;
+  const retention rule{run.state->retention};
+  for (auto& x : all) {
     shown_checkpoint one{
       .name = x.data.name(),
       .index = x.index,
       .attempt = x.attempt,
       .bytes = {},
-      .score = x.values.find_number(rule.checkpoint_score_attribute)};
+      .score = x.values.find_number(rule.config().checkpoint_score_attribute)};
     if (auto its = read_manifest(x.data.path()); its) {
       one.bytes = 0;
       for (auto& file : its->files)
@@ -83,18 +83,8 @@ std::vector<shown_checkpoint> checkpoints_of(found_run& run) {
     }
     result.push_back(std::move(one));
   }
-  for (auto& x : result) {
-    if (!x.score || *x.score != *x.score)
-      continue;
-    auto is_better = !best
-                     || (rule.checkpoint_score_order == score_order::max
-                           ? *x.score >= *best->score
-                           : *x.score <= *best->score);
-    if (is_better)
-      best = &x;
-  }
-  if (best)
-    result[static_cast<std::size_t>(best - result.data())].is_best = true;
+  if (!all.empty())
+    result[rule.ranking(all).back()].is_best = true;
   return result;
 }
 
@@ -198,16 +188,15 @@ std::string text_of(const shown_run& x) {
                 {"SIZE", true},
                 {"SCORE"}}};
     for (auto& one : x.checkpoints)
-      rows.add(
-        {{one.name},
-         {std::to_string(one.index)},
-         {std::to_string(one.attempt)},
-         {one.bytes ? std::to_string(one.files) : "-"},
-         {one.bytes ? size_text(*one.bytes) : "damaged",
-          one.bytes ? color::none : color::red},
-         {one.score ? number_text(*one.score) + (one.is_best ? " (best)" : "")
-                    : "-",
-          one.is_best ? color::green : color::none}});
+      rows.add({{one.name},
+                {std::to_string(one.index)},
+                {std::to_string(one.attempt)},
+                {one.bytes ? std::to_string(one.files) : "-"},
+                {one.bytes ? size_text(*one.bytes) : "damaged",
+                 one.bytes ? color::none : color::red},
+                {(one.score ? number_text(*one.score) : "-")
+                   + (one.is_best ? " (best)" : ""),
+                 one.is_best ? color::green : color::none}});
     out += rows.text(2);
   }
   if (!x.run.last_metrics.empty()) {

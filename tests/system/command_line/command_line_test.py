@@ -298,6 +298,15 @@ class ShowTest(CommandLineTest):
         for part in ("Config", "Attempts", "Checkpoints", "Last metrics of rank 0", "banana", "0.25 (best)"):
             self.assertIn(part, text)
 
+    def test_without_scores_the_newest_checkpoint_is_the_best(self):
+        for name, score in (("unranked", ""), ("unscored", "accuracy")):
+            with self.subTest(name):
+                self.runs.make(name, "--score", score)
+                shown = troupe_json("show", name, "-s", self.storage)
+                self.assertEqual([(x["report"], x["score"], x["best"]) for x in shown["checkpoint_list"]],
+                                 [(0, None, False), (1, None, False), (2, None, False), (3, None, True)])
+                self.assertRegex(troupe("show", name, "-s", self.storage)[0], r"checkpoint_000003 .* - \(best\)")
+
     def test_a_run_is_found_by_name_folder_and_id(self):
         path = self.runs.make("digits")
         number = json.loads((path / "run.json").read_text())["id"]

@@ -3,11 +3,13 @@
 //
 //   gated_run --storage FOLDER [--name NAME] [--steps N] [--every N]
 //             [--hold N --gate FIFO] [--fails-at N] [--max-failures N]
-//             [--sweep N [--hold-trial N] [--fails-trial N]]
+//             [--score METRIC] [--sweep N [--hold-trial N] [--fails-trial N]]
 //
 // Before step `hold`, rank 0 opens the FIFO `gate` for reading, which waits for
-// a writer. Before step `fails-at` it throws, in the first attempt only. With
-// `sweep`, N trials run one after the other, and only the trials given do so.
+// a writer. Before step `fails-at` it throws, in the first attempt only. The
+// least `score` ranks the checkpoints, the loss by default; empty: none does.
+// With `sweep`, N trials run one after the other, and only the trials given do
+// so.
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -99,7 +101,8 @@ int main(int argc, char** argv) {
   options.run.storage_path = given["--storage"];
   options.run.quiet = true;
   options.run.failure.max_failures = number("--max-failures", 0);
-  options.run.checkpoint.checkpoint_score_attribute = "loss";
+  options.run.checkpoint.checkpoint_score_attribute =
+    given.count("--score") ? given["--score"] : "loss";
   options.run.checkpoint.checkpoint_score_order = troupe::score_order::min;
   x.hold_trial = number("--hold-trial", 0);
   x.fails_trial = number("--fails-trial", 0);

@@ -82,7 +82,7 @@ expected<journal_end> read_end(const fs::path& path) {
     auto text = std::string_view{head}.substr(at, end + 1 - at);
     at = end + 1;
     if (line == 0) // A journal of a newer format says so here.
-      TROUPE_TRY_VOID(parse_line(text, path.string(), 1));
+      TROUPE_TRY_VOID(parse_line(text, path.string() + " line 1 (byte 0)", 1));
     if (auto x = parse_line_head(text); x && has_valid_sum(text)) {
       result.first_time = time_of(x->time_us);
       break;

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <memory>
 
 #include "tools/troupe/runs.hpp"
@@ -39,22 +40,28 @@ struct shown_run {
   std::vector<shown_checkpoint> checkpoints; ///< Oldest first.
 };
 
-// Of the journal, only the attempts and their numbers of reports.
-expected<std::vector<journal_digest::attempt>>
-read_attempts(const fs::path& journal, std::vector<error>& problems) {
+/// Adds *problem*, unless `read_run` has met it, too.
+void add_once(std::vector<error>& problems, error problem) {
+  if (std::ranges::find(problems, problem) == problems.end())
+    problems.push_back(std::move(problem));
+}
+
+/// Adds the journal's entries to *digest*, up to the first that cannot be read
+/// though it is not damaged. Of reports, only their number is read.
+expected<void> read_entries(const fs::path& journal, journal_digest& digest,
+                            std::vector<error>& problems) {
   TROUPE_TRY(auto found, look_up(journal));
   if (!found.exists())
-    return std::vector<journal_digest::attempt>{};
-  journal_digest digest;
+    return {};
   TROUPE_TRY(auto reader, journal_reader::open(journal, 0, 0));
   for (;;) {
     auto entry = reader.next();
     if (entry && !*entry)
-      return std::move(digest.attempts);
+      return {};
     if (entry)
       digest.add(**entry);
     else if (entry.error().code == ec::corrupt)
-      problems.push_back(entry.error());
+      add_once(problems, entry.error());
     else
       return tl::unexpected{entry.error()};
   }
@@ -93,8 +100,11 @@ shown_run look_at(const fs::path& path) {
     .run = read_run(path), .config = {}, .attempts = {}, .checkpoints = {}};
   if (x.run.description)
     x.config = config_values(x.run.description->config);
-  if (auto attempts = read_attempts(path / run_layout::journal, x.run.problems))
-    x.attempts = std::move(*attempts);
+  journal_digest digest;
+  auto& problems = x.run.problems;
+  if (auto ok = read_entries(path / run_layout::journal, digest, problems); !ok)
+    add_once(problems, std::move(ok.error()));
+  x.attempts = std::move(digest.attempts);
   x.checkpoints = checkpoints_of(x.run);
   return x;
 }

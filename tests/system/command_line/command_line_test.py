@@ -208,6 +208,8 @@ class LsTest(CommandLineTest):
         self.assertEqual({name: [p["code"] for p in x["problems"]] for name, x in listed.items()},
                          {"digits": [], "newer run.json": ["unsupported"], "newer state.json": ["unsupported"],
                           "newer journal": ["unsupported"]})
+        shown = troupe_json("show", "newer journal", "-s", self.storage, code=1)
+        self.assertEqual([x["code"] for x in shown["problems"]], ["unsupported"], "named once")
 
     def test_what_may_not_be_read_is_an_error(self):
         self.runs.make("digits")
@@ -334,6 +336,18 @@ class ShowTest(CommandLineTest):
         text, complaint = troupe("show", path, code=1)
         self.assertIn("damaged", text)
         self.assertIn("checkpoint_000002", complaint)
+
+    def test_a_journal_that_cannot_be_read_to_its_end_is_named(self):
+        journal = self.runs.make("digits", "--fails-at", 2, "--max-failures", 1) / "journal.jsonl"
+        lines = journal.read_bytes().splitlines(keepends=True)
+        second = next(i for i, x in enumerate(lines) if b'"attempt_begun"' in x and b'"attempt":1,' in x)
+        lines.insert(second, signed({"journal": 7}))  # as a newer version might continue it
+        journal.write_bytes(b"".join(lines))
+        self.assertEqual(self.listed()["digits"]["problems"], [], "its begin and its end are whole")
+        shown = troupe_json("show", "digits", "-s", self.storage, code=1)
+        self.assertEqual([x["code"] for x in shown["problems"]], ["unsupported"])
+        self.assertIn(f"journal.jsonl line {second + 1} ", shown["problems"][0]["message"])
+        self.assertEqual([(x["attempt"], x["reports"]) for x in shown["attempt_list"]], [(0, 2)], "what was read is shown")
 
 
 class TailTest(CommandLineTest):

@@ -51,8 +51,13 @@ inline constexpr const char* owner_prefix = ".owner-";
 
 /// Not of a run: the file that makes a folder that of a sweep, ...
 inline constexpr const char* sweep_description = "sweep.json";
+/// ... the journal of the sweep, ...
+inline constexpr const char* sweep_journal = "sweep.jsonl";
 /// ... and the page that it gets at its end.
 inline constexpr const char* sweep_page = "compare.html";
+
+/// Of MLflow's file store, which lies beside the folders of runs.
+inline constexpr const char* mlflow_tree = "mlruns";
 
 enum class entry_kind {
   file,

@@ -6,6 +6,7 @@
 #include "troupe/callbacks/mlflow/mlflow_names.hpp"
 #include "troupe/callbacks/tracking/given_settings.hpp"
 #include "troupe/callbacks/tracking/option_fields.hpp"
+#include "troupe/runtime/run_layout.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/storage/json.hpp"
 #include "troupe/runtime/text.hpp"
@@ -168,7 +169,7 @@ expected<mlflow_settings> settings_at(const std::string& address,
                                       const fs::path& run_path) {
   if (address.empty()) {
     mlflow_settings result;
-    result.tree = run_path.parent_path() / "mlruns";
+    result.tree = run_path.parent_path() / run_layout::mlflow_tree;
     return result;
   }
   if (address == "databricks" || address.starts_with("databricks://"))

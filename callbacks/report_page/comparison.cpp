@@ -103,7 +103,7 @@ void append_compared_run(std::string& out, const comparison::run& x) {
   if (auto best = best_of(x)) {
     auto& text = to.begin("best");
     append_name(text += '[', best->metric);
-    text += best->is_highest ? ",\"max\"," : ",\"min\",";
+    text += concat(",\"", to_string(best->order), "\",");
     append_number(text, best->value, 6);
     text += ']';
   }
@@ -149,12 +149,12 @@ std::optional<best_value> best_of(const comparison::run& x) {
   auto found = reported.find(rule.checkpoint_score_attribute);
   if (found == reported.end())
     return std::nullopt;
-  auto is_highest = rule.checkpoint_score_order == score_order::max;
+  auto order = rule.checkpoint_score_order;
   auto& total = found->second.total();
-  auto value = is_highest ? total.max : total.min;
+  auto value = order == score_order::max ? total.max : total.min;
   if (!std::isfinite(value))
     return std::nullopt;
-  return best_value{found->first, is_highest, value};
+  return best_value{found->first, order, value};
 }
 
 expected<comparison> compare_runs(std::span<const fs::path> paths) {

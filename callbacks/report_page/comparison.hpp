@@ -9,6 +9,7 @@
 
 #include "troupe/callbacks/report_page/digest_reader.hpp"
 #include "troupe/callbacks/report_page/run_facts.hpp"
+#include "troupe/runtime/config/run_config.hpp"
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/fs.hpp"
 
@@ -44,7 +45,7 @@ struct comparison {
 /// ranks.
 struct best_value {
   std::string metric;
-  bool is_highest = true; ///< Whether higher is better.
+  score_order order = score_order::max;
   double value = 0;
 };
 

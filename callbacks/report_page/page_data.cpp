@@ -113,8 +113,7 @@ private:
     if (kept.num_to_keep)
       out.field("keep", *kept.num_to_keep);
     append_name(out.begin("by"), kept.checkpoint_score_attribute);
-    out.field("order",
-              kept.checkpoint_score_order == score_order::max ? "max" : "min");
+    out.field("order", to_string(kept.checkpoint_score_order));
     auto names = metric_names();
     out.array_field("columns", names, append_name);
     out.array_field("rows", shown(), [&](std::string& to, auto* x) {

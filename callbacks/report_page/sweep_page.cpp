@@ -23,16 +23,6 @@ constexpr std::size_t max_trials = 2000;
 
 constexpr std::size_t max_reason_bytes = 500;
 
-score_order order_of(const sweep_facts& x) {
-  auto& start = x.content.history.start;
-  return start ? start->order : score_order::min;
-}
-
-std::string metric_of(const sweep_facts& x) {
-  auto& start = x.content.history.start;
-  return start ? start->metric : "";
-}
-
 std::string error_of(const sweep_facts& x) {
   auto& end = x.content.history.end;
   return end ? end->reason : "";
@@ -45,11 +35,11 @@ std::vector<const trial*> shown_trials(const sweep_facts& x) {
     result.push_back(&one);
   if (result.size() <= max_trials)
     return result;
-  auto is_max = order_of(x) == score_order::max;
+  auto order = x.content.history.order();
   std::ranges::stable_sort(result, [&](const trial* a, const trial* b) {
     if (!a->score || !b->score)
       return a->score.has_value() && !b->score;
-    return is_max ? *a->score > *b->score : *a->score < *b->score;
+    return is_better(*a->score, *b->score, order);
   });
   result.resize(max_trials);
   std::ranges::sort(result, {}, &trial::index);
@@ -128,14 +118,15 @@ void append_begin(object_writer& out, const std::string& text) {
 
 /// "finished: 12 trials, 1 failed; best loss 0.01: trial-0002 (lr=0.1)"
 std::string summary_of(const sweep_facts& x) {
-  auto& trials = x.content.history.trials;
+  auto& history = x.content.history;
+  auto& trials = history.trials;
   auto failed =
     std::ranges::count(trials, run_status_kind::errored, &trial::status);
   auto result = x.status + ": " + counted(trials.size(), "trial");
   if (failed > 0)
     result += concat(", ", failed, " failed");
-  if (auto best = best_of(trials, order_of(x)))
-    result += concat("; best ", metric_of(x), ' ',
+  if (auto best = best_of(trials, history.order()))
+    result += concat("; best ", history.metric(), ' ',
                      to_string(metric_value{*best->score}), ": ", best->name,
                      " (", to_string(best->params), ')');
   return result;
@@ -163,7 +154,8 @@ std::string sweep_data(const sweep_facts& x) {
   append_text(out.begin("name"), x.name);
   append_text(out.begin("status"), x.status);
   append_text(out.begin("error"), error_of(x));
-  auto all = x.content.history.trials.size();
+  auto& history = x.content.history;
+  auto all = history.trials.size();
   auto shown = shown_trials(x);
   auto complaints = x.complaints;
   if (shown.size() < all)
@@ -174,12 +166,12 @@ std::string sweep_data(const sweep_facts& x) {
   append_begin(out, x.content.description.begun);
   {
     object_writer sweep{out.begin("sweep")};
-    append_name(sweep.begin("metric"), metric_of(x));
-    sweep.field("order", order_of(x) == score_order::max ? "max" : "min");
+    append_name(sweep.begin("metric"), history.metric());
+    sweep.field("order", to_string(history.order()));
     append_name(sweep.begin("searcher"), x.content.description.searcher);
-    if (x.content.history.start && x.content.history.start->trials)
-      sweep.field("planned", *x.content.history.start->trials);
-    auto best = best_of(x.content.history.trials, order_of(x));
+    if (history.start && history.start->trials)
+      sweep.field("planned", *history.start->trials);
+    auto best = best_of(history.trials, history.order());
     if (auto i = std::ranges::find(shown, best); i != shown.end())
       sweep.field("best", i - shown.begin());
     sweep.end();
@@ -189,7 +181,7 @@ std::string sweep_data(const sweep_facts& x) {
   out.array_field(
     "trials", shown,
     [&](std::string& text, const trial* one) {
-      append_trial(text, *one, metric_of(x), space, x);
+      append_trial(text, *one, history.metric(), space, x);
     },
     ",\n");
   out.end();

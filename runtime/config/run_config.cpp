@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
+#include <cmath>
 #include <csignal>
 #include <cstdlib>
 #include <string_view>
@@ -12,7 +13,21 @@
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/text.hpp"
 
+namespace troupe {
+
+std::string_view to_string(score_order x) noexcept {
+  return x == score_order::max ? "max" : "min";
+}
+
+} // namespace troupe
+
 namespace troupe::internal {
+
+bool is_better(double a, double b, score_order order) noexcept {
+  if (std::isnan(a) || std::isnan(b))
+    return !std::isnan(a);
+  return order == score_order::max ? a > b : a < b;
+}
 
 expected<void> validate(const checkpoint_config& x) {
   if (x.num_to_keep && *x.num_to_keep < 1)

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "troupe/runtime/config/rank_hooks.hpp"
@@ -15,6 +16,9 @@
 namespace troupe {
 
 enum class score_order { max, min };
+
+/// "max" or "min".
+std::string_view to_string(score_order x) noexcept;
 
 /// Which checkpoints a run keeps.
 struct checkpoint_config {
@@ -29,6 +33,9 @@ struct checkpoint_config {
 };
 
 namespace internal {
+
+/// Whether *a* is better than *b*; NaN is worse than any number.
+bool is_better(double a, double b, score_order order) noexcept;
 
 /// Refuses `num_to_keep` < 1.
 expected<void> validate(const checkpoint_config& x);

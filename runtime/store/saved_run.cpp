@@ -32,10 +32,6 @@ run_status_kind to_status(const json::document& x) {
   throw json::format_error{"no status is called '" + name + "'"};
 }
 
-const char* order_name(const checkpoint_config& x) {
-  return x.checkpoint_score_order == score_order::max ? "max" : "min";
-}
-
 score_order to_order(const json::document& x) {
   return json::to_text(x) == "min" ? score_order::min : score_order::max;
 }
@@ -114,10 +110,9 @@ void fields_of(Fields& f, saved_run& x) {
   f.added("lost_after_ms", x.lost_after_ms);
   f("num_to_keep", x.retention.num_to_keep);
   f("score_attribute", x.retention.checkpoint_score_attribute);
-  f("score_order", text_as([&] { return order_name(x.retention); },
-                           [&](const document& in) {
-                             x.retention.checkpoint_score_order = to_order(in);
-                           }));
+  auto& order = x.retention.checkpoint_score_order;
+  f("score_order", text_as([&] { return to_string(order); },
+                           [&](const document& in) { order = to_order(in); }));
   f("error", x.error)("checkpoints", x.checkpoints);
   f.added("doomed", x.doomed);
   f.added("rotten", list_of(x.rotten, append_text, to_folder_name));

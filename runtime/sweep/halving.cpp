@@ -1,7 +1,6 @@
 #include "troupe/runtime/sweep/halving.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 
 #include "troupe/runtime/metrics/metrics.hpp"
@@ -32,12 +31,6 @@ std::uint64_t halving::reports_of(std::size_t rung) const {
   return result;
 }
 
-bool halving::is_better(double a, double b) const {
-  if (std::isnan(a) || std::isnan(b))
-    return !std::isnan(a);
-  return order_ == score_order::max ? a > b : a < b;
-}
-
 std::optional<halving::entry>
 halving::judge(std::size_t trial, std::uint64_t reports, double value) {
   auto& next = next_[trial];
@@ -51,7 +44,7 @@ halving::judge(std::size_t trial, std::uint64_t reports, double value) {
   restore(x);
   auto& values = rungs_[x.rung];
   auto better = std::ranges::count_if(
-    values, [&](double other) { return is_better(other, value); });
+    values, [&](double other) { return is_better(other, value, order_); });
   auto factor = static_cast<std::size_t>(options_.reduction);
   auto places = (values.size() + factor - 1) / factor;
   x.continues = static_cast<std::size_t>(better) < places;

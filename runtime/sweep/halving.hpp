@@ -66,8 +66,6 @@ public:
   std::string reason_of(const entry& x) const;
 
 private:
-  bool is_better(double a, double b) const;
-
   halving_options options_;
   score_order order_;
   std::vector<std::vector<double>> rungs_;  // values, in order of arrival

@@ -17,7 +17,7 @@ namespace troupe::internal {
 namespace {
 
 constexpr auto description_file = run_layout::sweep_description;
-constexpr const char* journal_file = "sweep.jsonl";
+constexpr auto journal_file = run_layout::sweep_journal;
 constexpr const char* lock_name = "sweep.lock";
 
 /// Far more than a space of thousands of params needs.

@@ -63,6 +63,12 @@ struct sweep_history {
                                     ///< `running`.
   std::vector<std::size_t> ends; ///< Indices of trials in order of their ends.
   std::vector<trial_comparison> comparisons;
+
+  /// That of the last start; empty: there was none.
+  std::string metric() const { return start ? start->metric : ""; }
+
+  /// The same of its order.
+  score_order order() const { return start ? start->order : score_order::min; }
 };
 
 /// A sweep as a reader finds it.

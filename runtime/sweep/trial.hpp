@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "troupe/runtime/config/run_config.hpp"
@@ -35,6 +36,9 @@ namespace internal {
 
 /// `trial-0007`.
 std::string trial_name(std::size_t index);
+
+/// Whether *name* is like those that `trial_name` makes.
+bool is_trial_name(std::string_view name) noexcept;
 
 /// The finished one with the best score; of equals the first. Null: none has a
 /// score.

@@ -41,7 +41,7 @@ json_object best_json(const comparison::run& x) {
   if (!best)
     return {};
   return {{"metric", utf8_text(best->metric)},
-          {"order", best->is_highest ? "max" : "min"},
+          {"order", std::string{to_string(best->order)}},
           {"value", number_json(best->value)}};
 }
 

@@ -64,7 +64,8 @@ bool is_local(const fs::path& folder) {
 /// opened, without which NFS answers from a cache.
 std::vector<std::int64_t> stamp_of(const fs::path& folder) {
   std::vector<std::int64_t> result;
-  for (auto name : {run_layout::journal, run_layout::state, "sweep.jsonl"}) {
+  for (auto name :
+       {run_layout::journal, run_layout::state, run_layout::sweep_journal}) {
     auto file = open_file(folder / name, O_RDONLY, "open");
     struct stat info {};
     if (file && ::fstat(file->get(), &info) == 0)
@@ -231,8 +232,7 @@ void live_storage::follow(const std::string& name) {
     return;
   auto of = sweeps_.find(name.substr(0, slash));
   auto trial = name.substr(slash + 1);
-  if (of == sweeps_.end() || !trial.starts_with("trial-")
-      || trial.find('/') != trial.npos)
+  if (of == sweeps_.end() || !is_trial_name(trial))
     return;
   auto path = of->second.path / trial;
   if (!is_run(path).value_or(false))

@@ -296,12 +296,10 @@ expected<bool> is_own_trial(const fs::path& path) {
 /// driver.
 expected<std::vector<found_run>> trials_in(const held_folder& sweep,
                                            bool gone) {
-  constexpr std::string_view prefix = "trial-";
   std::vector<found_run> result;
   TROUPE_TRY(auto names, sweep.names());
   for (auto& name : names) {
-    if (!name.starts_with(prefix)
-        || !is_digits(std::string_view{name}.substr(prefix.size())))
+    if (!is_trial_name(name))
       continue;
     TROUPE_TRY(auto there, sweep.look_up_link(name));
     if (!there.is_folder())

@@ -6,6 +6,7 @@
 
 #include "troupe/runtime/config/run_config.hpp"
 #include "troupe/runtime/near_names.hpp"
+#include "troupe/runtime/run_layout.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/store/run_description.hpp"
 #include "troupe/runtime/store/run_folder.hpp"
@@ -107,7 +108,7 @@ expected<storage_content> look_into(const fs::path& path) {
       result.strange.push_back({entry, what.error()});
       continue;
     }
-    if (!what->is_folder() || name == "mlruns") // that of MLflow's tracker
+    if (!what->is_folder() || name == run_layout::mlflow_tree)
       continue;
     auto run = is_run(entry);
     auto sweep = is_sweep(entry);

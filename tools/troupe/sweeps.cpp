@@ -26,16 +26,6 @@ const sweep_end* end_of(const found_sweep& x) {
                                              : nullptr;
 }
 
-std::string metric_of(const found_sweep& x) {
-  auto start = start_of(x);
-  return start ? start->metric : "";
-}
-
-score_order order_of(const found_sweep& x) {
-  auto start = start_of(x);
-  return start ? start->order : score_order::min;
-}
-
 /// The ranges of a space, which is JSON, by the names of its params.
 json_object space_of(const found_sweep& x) {
   auto result =
@@ -147,7 +137,8 @@ found_sweep::counts found_sweep::count() const {
 }
 
 const trial* found_sweep::best() const {
-  return best_of(trials(), order_of(*this));
+  return content ? best_of(content->history.trials, content->history.order())
+                 : nullptr;
 }
 
 std::optional<found_sweep::time_point> found_sweep::begun() const {
@@ -258,8 +249,8 @@ std::string text_of(const found_sweep::counts& x,
 
 std::string best_text(const found_sweep& x) {
   auto best = x.best();
-  return best ? concat(metric_of(x), '=', number_text(*best->score), " (",
-                       best->name, ')')
+  return best ? concat(x.content->history.metric(), '=',
+                       number_text(*best->score), " (", best->name, ')')
               : std::string{};
 }
 
@@ -295,7 +286,8 @@ json_object to_json(const found_sweep& x) {
   result["seconds"] = seconds ? json_object(*seconds) : json_object();
   result["metric"] =
     start ? json_object(utf8_text(start->metric)) : json_object();
-  result["order"] = order_of(x) == score_order::max ? "max" : "min";
+  result["order"] =
+    std::string{to_string(start ? start->order : score_order::min)};
   result["planned"] =
     start && start->trials ? json_object(*start->trials) : json_object();
   result["trials"] = {{"running", counts.running},
@@ -330,7 +322,7 @@ std::string shown_text(const found_sweep& x) {
   if (x.trials().empty())
     return out;
   out += '\n' + title_text("Trials");
-  auto metric = metric_of(x);
+  auto metric = x.content->history.metric();
   std::vector<column> columns{
     {"NAME"}, {"STATE"}, {"REPORTS", true}, {"DURATION", true}, {metric, true}};
   for (auto& [name, value] : x.trials().front().params)

@@ -54,7 +54,7 @@ TEST(comparison_test, the_best_value_is_that_of_the_score) {
   auto best = best_of(x.runs[0]);
   ASSERT_TRUE(best);
   EXPECT_EQ(best->metric, "loss");
-  EXPECT_FALSE(best->is_highest);
+  EXPECT_EQ(best->order, score_order::min);
   EXPECT_EQ(best->value, 1);
   EXPECT_FALSE(best_of(x.runs[1]));
 }

@@ -198,36 +198,36 @@ void add_trials(const fs::path& sweep, std::vector<fs::path>& runs,
                  content->strange.end());
 }
 
-expected<std::vector<fs::path>> runs_of(const verify_arguments& x,
-                                        std::vector<strange_folder>& strange) {
-  TROUPE_TRY(auto storage, storage_folder(x.storage));
-  if (!x.what.empty()) {
-    TROUPE_TRY(auto sweep, find_sweep(x.what, storage));
-    std::vector<fs::path> trials;
-    if (sweep) {
-      add_trials(*sweep, trials, strange);
-      return trials;
-    }
-  }
-  auto run = x.what.empty()
-               ? expected<fs::path>{failure(ec::invalid_argument, "")}
-               : find_run(x.what, storage);
-  if (run)
-    return std::vector{*run};
-  if (run.error().code != ec::invalid_argument)
-    return tl::unexpected{run.error()};
-  if (!x.what.empty()) {
-    TROUPE_TRY(auto path, storage_folder(x.what));
-    TROUPE_TRY(auto there, look_up(path));
-    if (!there.exists())
-      return tl::unexpected{run.error()};
-    storage = path;
-  }
+/// The runs in the folder *storage*, and those of its sweeps.
+expected<std::vector<fs::path>> all_runs(const fs::path& storage,
+                                         std::vector<strange_folder>& strange) {
   TROUPE_TRY(auto content, look_into(storage));
   strange = std::move(content.strange);
   for (auto& sweep : content.sweeps)
     add_trials(sweep, content.runs, strange);
   return std::move(content.runs);
+}
+
+/// What *name* is: the trials of a sweep, a run, or all runs in a folder.
+expected<std::vector<fs::path>>
+runs_named(const std::string& name, const fs::path& storage,
+           std::vector<strange_folder>& strange) {
+  TROUPE_TRY(auto sweep, find_sweep(name, storage));
+  if (sweep) {
+    std::vector<fs::path> trials;
+    add_trials(*sweep, trials, strange);
+    return trials;
+  }
+  auto run = find_run(name, storage);
+  if (run)
+    return std::vector{*run};
+  if (run.error().code != ec::invalid_argument)
+    return tl::unexpected{run.error()};
+  TROUPE_TRY(auto folder, storage_folder(name));
+  TROUPE_TRY(auto there, look_up(folder));
+  if (!there.exists())
+    return tl::unexpected{run.error()};
+  return all_runs(folder, strange);
 }
 
 json_object json_of(const verified_run& x) {
@@ -253,8 +253,10 @@ std::string text_of(const verified_run& x) {
 }
 
 expected<int> verify(const verify_arguments& x) {
+  TROUPE_TRY(auto storage, storage_folder(x.storage));
   std::vector<strange_folder> strange;
-  TROUPE_TRY(auto runs, runs_of(x, strange));
+  TROUPE_TRY(auto runs, x.what.empty() ? all_runs(storage, strange)
+                                       : runs_named(x.what, storage, strange));
   auto code = done;
   auto all = json_object::array();
   for (auto& path : runs) {

@@ -155,8 +155,13 @@ private:
              ? system_.spawn(behavior, std::move(args))
              : spawn_on_network_thread(system_, behavior, std::move(args));
   }
+  worker_group_args args_of_group();
   run_observer_actor spawn_callbacks();
   driver_args args_of_driver();
+  /// Tells the driver of a store that is lost.
+  void report_loss() const;
+  /// Passes what `troupe stop` asks for on to the driver.
+  void pass_end_requests_on() const;
   /// Shows *text* to people.
   std::function<void(std::string)> note() const {
     return [monitor = run_->monitor](std::string text) {
@@ -300,42 +305,57 @@ std::unique_ptr<run_parts> run_starter::spawn() {
   x.launcher = make_launcher();
   x.agent = spawn_actor(host_agent, host_agent_args{x.launcher});
   *x.agent_cell = x.agent;
-  worker_group_args group;
-  group.agent = x.agent;
-  group.hosts = make_roster();
-  if (x.door) {
-    if (x.launches)
-      group.launches = agent_launcher::functions_of(x.launches);
-    group.leaves_as_one =
-      request_.hosts && request_.hosts->engine == launch_engine::slurm;
-    group.note = note();
-    group.journal = [store = x.store](std::string_view kind, metrics fields) {
-      (void) store->append_event(kind, fields);
-    };
-    group.abandon = [store = x.store](const std::string& host) {
-      store->abandon_ranks_of(host);
-    };
-    group.cut_off = [system = &system_](const host_agent_actor& agent) {
-      cut_off(*system, agent.node());
-    };
-    group.token = [store = x.store] { return store->ranks_token(); };
-  }
-  group.plan = std::move(plan_);
-  x.group = spawn_actor(worker_group, std::move(group));
+  x.group = spawn_actor(worker_group, args_of_group());
   x.driver = spawn_actor(internal::driver, args_of_driver());
-  x.store->on_loss([driver = x.driver, trackers = x.trackers,
-                    folder = &x.store->folder()](const error& reason) {
-    if (folder->is_ousted())
-      trackers->abandon();
-    send_anonymous(driver, storage_lost{reason});
-  });
+  report_loss();
   order_receiver::connect(x.control, [driver = x.driver](run_order order) {
     std::visit([&](auto& what) { send_anonymous(driver, std::move(what)); },
                order.what);
   });
-  x.store->on_end_request([driver = x.driver](const end_request& request) {
+  pass_end_requests_on();
+  return std::move(run_);
+}
+
+worker_group_args run_starter::args_of_group() {
+  auto& x = *run_;
+  worker_group_args args;
+  args.agent = x.agent;
+  args.hosts = make_roster();
+  args.plan = std::move(plan_);
+  if (!x.door)
+    return args;
+  if (x.launches)
+    args.launches = agent_launcher::functions_of(x.launches);
+  args.leaves_as_one =
+    request_.hosts && request_.hosts->engine == launch_engine::slurm;
+  args.note = note();
+  args.journal = [store = x.store](std::string_view kind, metrics fields) {
+    (void) store->append_event(kind, fields);
+  };
+  args.abandon = [store = x.store](const std::string& host) {
+    store->abandon_ranks_of(host);
+  };
+  args.cut_off = [system = &system_](const host_agent_actor& agent) {
+    cut_off(*system, agent.node());
+  };
+  args.token = [store = x.store] { return store->ranks_token(); };
+  return args;
+}
+
+void run_starter::report_loss() const {
+  auto& store = *run_->store;
+  store.on_loss([driver = run_->driver, trackers = run_->trackers,
+                 folder = &store.folder()](const error& reason) {
+    if (folder->is_ousted())
+      trackers->abandon();
+    send_anonymous(driver, storage_lost{reason});
+  });
+}
+
+void run_starter::pass_end_requests_on() const {
+  run_->store->on_end_request([driver = run_->driver](const end_request& x) {
     auto reason = std::string{"the run was asked to end by `troupe stop`"};
-    switch (request.how) {
+    switch (x.how) {
       case end_kind::abort:
         send_anonymous(driver, abort_run{std::move(reason)});
         return;
@@ -347,7 +367,6 @@ std::unique_ptr<run_parts> run_starter::spawn() {
         return;
     }
   });
-  return std::move(run_);
 }
 
 host_roster run_starter::make_roster() {

@@ -272,25 +272,42 @@ private:
   model_tensors_source source_;
   c10::intrusive_ptr<c10d::ProcessGroup> group_;
   data_parallel_options options_;
-  std::vector<c10::TensorImpl*> trained_; // what required a gradient lately
-  std::string model_;                     // its name,
-  std::vector<named_tensor> reduced_;     // and what the group averages of it
+  /// The parameters that required a gradient when forwards looked last.
+  std::vector<c10::TensorImpl*> trained_;
+  /// The model's name.
+  std::string model_;
+  /// The parameters whose gradients the group averages.
+  std::vector<named_tensor> reduced_;
   std::vector<left_parameter> left_;
   at::Device device_{at::kCPU};
   std::shared_ptr<c10d::Reducer> reducer_;
   std::shared_ptr<c10d::Logger> logger_;
   std::shared_ptr<gradient_sink_state> sink_;
-  const std::shared_ptr<kept_gradients> kept_; // of all Reducers
+  /// Outlives the Reducers, which add to it one after the other.
+  const std::shared_ptr<kept_gradients> kept_;
   const std::shared_ptr<bool> sync_ = std::make_shared<bool>(true);
-  bool kept_to_itself_ =
-    false; // forwards of all ranks since a synchronized one
-  comparison comparison_ = comparison::none; // the same on all ranks,
-  bool owners_are_due_ = false;              // as this is
+  /// The last forward with gradients was one of `no_sync`, on all ranks: the
+  /// next averaged one asks whether weights were stepped with them. Set by
+  /// `after_forward`; cleared there, by a new group, and at the end of a join,
+  /// after which ranks may differ.
+  bool kept_to_itself_ = false;
+  /// The same on all ranks.
+  comparison comparison_ = comparison::none;
+  /// The next averaged forward looks for other owners of the parameters. Set by
+  /// `start` and cleared by `refuse_other_owners`, on all ranks alike.
+  bool owners_are_due_ = false;
+  /// The next forward broadcasts buffers: it is the first with this group, or
+  /// the one before it was averaged. Set by `take_group` and `after_forward`,
+  /// and by `shadow_step` on a rank without data.
   bool buffers_are_due_ = true;
-  bool starts_again_ = false; // the last start failed, on all ranks
+  /// `start` did not come to its end, which it does on all ranks or on none:
+  /// the next forward with gradients calls it again.
+  bool starts_again_ = false;
+  /// `drop` released the group; `take_group` has not replaced it yet.
   bool dropped_ = false;
   std::optional<join_options> join_;
-  std::shared_ptr<void> at_reports_; // keeps the check there
+  /// Keeps `check_backward` among the checks at reports.
+  std::shared_ptr<void> at_reports_;
 };
 
 } // namespace troupe::internal

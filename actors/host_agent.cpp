@@ -212,7 +212,7 @@ std::vector<rank_snapshot> host_agent_state::snapshots() const {
 }
 
 host_snapshots host_agent_state::look(const look_at_ranks& x) {
-  host_snapshots result{x.attempt, {}, attempt.stale()};
+  host_snapshots result{x.attempt, {}};
   if (!attempt.is(x.attempt))
     return result;
   pass_calls_on();

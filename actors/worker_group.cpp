@@ -1,6 +1,5 @@
 #include "troupe/actors/worker_group.hpp"
 
-#include <algorithm>
 #include <utility>
 
 #include "troupe/actors/compat/messaging.hpp"
@@ -157,15 +156,13 @@ host_agent_actor worker_group_state::agent_at(std::size_t host) const {
   return found != agents->end() ? found->second : host_agent_actor{};
 }
 
-std::vector<std::pair<std::size_t, host_agent_actor>>
-worker_group_state::agents_of_ranks() const {
-  std::vector<std::pair<std::size_t, host_agent_actor>> result;
+std::vector<host_agent_actor> worker_group_state::agents_of_ranks() const {
+  std::vector<host_agent_actor> result;
   for (auto& [host, agent] : *agents)
-    if (hosts.at(host).ranks > 0)
-      result.emplace_back(host, agent);
-  // By number, and the driver's has the first one.
-  if (!result.empty() && result.front().first == 0)
-    std::ranges::rotate(result, result.begin() + 1);
+    if (host > 0 && hosts.at(host).ranks > 0)
+      result.push_back(agent);
+  if (hosts.at(0).ranks > 0)
+    result.push_back(agent_at(0));
   return result;
 }
 
@@ -203,39 +200,6 @@ caf::result<void> worker_group_state::ready(rank_ready& x) {
   return caf::unit;
 }
 
-// -- what others ask
-
-caf::result<group_status> worker_group_state::ask_for_status() {
-  auto promise = self->make_response_promise<group_status>();
-  ask_hosts({}, [this, promise]() mutable { promise.deliver(status()); });
-  return promise;
-}
-
-group_status worker_group_state::status() const {
-  group_status result;
-  result.stale_messages = attempt.stale();
-  for (auto& [host, count] : stale_at_hosts)
-    result.stale_messages += count;
-  if (!attempt)
-    return result;
-  result.attempt = attempt->number;
-  result.next_report = attempt->meetings.next_report();
-  result.store_keys = attempt->store.size();
-  for (auto& wait : waits())
-    result.missing.insert(result.missing.end(), wait.missing.begin(),
-                          wait.missing.end());
-  std::ranges::sort(result.missing);
-  auto again = std::ranges::unique(result.missing);
-  result.missing.erase(again.begin(), again.end());
-  for (int rank = 0; rank < attempt->world_size(); ++rank) {
-    result.ranks.push_back(attempt->tracker.status(rank));
-    result.ranks.back().reports = attempt->meetings.reports_of(rank);
-    if (result.ranks.back().where == rank_status::phase::running)
-      result.ranks.back().place = place_of(rank);
-  }
-  return result;
-}
-
 void worker_group_state::set_up(pointer own, worker_group_args given) {
   self = own;
   args = std::move(given);
@@ -268,7 +232,6 @@ worker_group_actor::behavior_type worker_group(worker_group_state::pointer self,
     },
     [&state](const stop_attempt& x) { state.stop(x); },
     [&state](const preempt_attempt& x) { state.preempt(x); },
-    [&state](get_status) { return state.ask_for_status(); },
     [&state](agent_hello& x, const caf::strong_actor_ptr& agent) {
       return state.welcome(x, agent);
     },

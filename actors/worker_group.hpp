@@ -211,9 +211,6 @@ struct worker_group_state {
   caf::result<std::int64_t> size(const store_size& x);
   caf::result<std::string> compare_set(store_compare_set& x);
 
-  caf::result<group_status> ask_for_status();
-  group_status status() const;
-
   void start_on(std::size_t host);
   rank_facts facts_of(std::size_t host, int rank) const;
   /// Invalid if there is none.
@@ -224,7 +221,7 @@ struct worker_group_state {
   std::vector<int> gpus_of(int rank) const;
   /// The agents of hosts with ranks, that of the driver's host last. A spare
   /// host that is frozen delays no answer.
-  std::vector<std::pair<std::size_t, host_agent_actor>> agents_of_ranks() const;
+  std::vector<host_agent_actor> agents_of_ranks() const;
   /// Sends *x* to them. On every report's way: makes no list of them.
   template <class Message>
   void tell_hosts(Message x) {
@@ -298,17 +295,14 @@ struct worker_group_state {
   /// Looks which ranks a signal has stopped.
   void look_for_stopped();
   /// Asks the hosts with ranks for snapshots of them, with the vitals of
-  /// *examined*, and calls *f* once they have answered, or have not for a
-  /// while.
-  void ask_hosts(const std::vector<int>& examined, std::function<void()> f);
-  /// The same; calls *f* only if the attempt is still this one.
+  /// *examined*. Once they have answered, or have not for a while, calls *f* if
+  /// the attempt is still this one.
   void look(const std::vector<int>& examined, std::function<void()> f);
-  void learn(std::size_t host, host_snapshots& x, bool examined);
+  void learn(host_snapshots& x, bool examined);
   const rank_snapshot& seen(int rank) const {
     return attempt->seen[static_cast<std::size_t>(rank)];
   }
   std::vector<rank_wait> waits() const;
-  std::string place_of(int rank) const;
   rank_look look_at(int rank) const;
   /// Busy if it has a GPU, which works while its rank sleeps.
   std::optional<process_vitals> vitals_of(int rank) const;
@@ -325,7 +319,6 @@ struct worker_group_state {
   std::shared_ptr<std::map<std::size_t, host_agent_actor>> agents =
     std::make_shared<std::map<std::size_t, host_agent_actor>>();
   std::vector<host_agent_actor> agents_without_place;
-  std::map<std::size_t, std::uint64_t> stale_at_hosts; ///< By the last look.
   bool leaving = false;
   caf::error leaving_for; ///< `unfinished`; `caf::none`: the run finished.
   std::set<caf::actor_addr> watched; ///< Agents of other hosts.

@@ -18,23 +18,23 @@ namespace {
 /// How long a host may take to say what its ranks show.
 constexpr auto look_patience = std::chrono::seconds{5};
 
-/// Asks all *agents*, by the number of their host. Calls *learn* with each
-/// number and answer, and *done* once each has answered or has failed to, at
-/// once if there are none.
-template <class Answer, class Self, class Agents, class Question, class Learn>
-void ask_each(Self self, const Agents& agents, const Question& question,
-              Learn learn, std::function<void()> done) {
+/// Asks all *agents*. Calls *learn* with each answer, and *done* once each has
+/// answered or has failed to, at once if there are none.
+template <class Answer, class Self, class Question, class Learn>
+void ask_each(Self self, const std::vector<host_agent_actor>& agents,
+              const Question& question, Learn learn,
+              std::function<void()> done) {
   auto one_less = [left = std::make_shared<std::size_t>(agents.size()), done] {
     if (--*left == 0)
       done();
   };
   if (agents.empty())
     return done();
-  for (auto& [host, agent] : agents)
+  for (auto& agent : agents)
     request(self, agent, look_patience, question)
       .then(
-        [learn, one_less, host = host](Answer& x) {
-          learn(host, x);
+        [learn, one_less](Answer& x) {
+          learn(x);
           one_less();
         },
         [one_less](const caf::error&) { one_less(); });
@@ -44,27 +44,19 @@ void ask_each(Self self, const Agents& agents, const Question& question,
 
 // -- looks at the ranks
 
-void worker_group_state::ask_hosts(const std::vector<int>& examined,
-                                   std::function<void()> f) {
-  look_at_ranks question{attempt ? attempt->number : 0, examined};
-  auto vitals = !examined.empty();
-  ask_each<host_snapshots>(
-    self, agents_of_ranks(), question,
-    [this, vitals](auto host, host_snapshots& x) { learn(host, x, vitals); },
-    std::move(f));
-}
-
 void worker_group_state::look(const std::vector<int>& examined,
                               std::function<void()> f) {
-  ask_hosts(examined, [this, f = std::move(f), number = attempt->number] {
-    if (attempt.is(number))
-      f();
-  });
+  auto vitals = !examined.empty();
+  ask_each<host_snapshots>(
+    self, agents_of_ranks(), look_at_ranks{attempt->number, examined},
+    [this, vitals](host_snapshots& x) { learn(x, vitals); },
+    [this, f = std::move(f), number = attempt->number] {
+      if (attempt.is(number))
+        f();
+    });
 }
 
-void worker_group_state::learn(std::size_t host, host_snapshots& x,
-                               bool examined) {
-  stale_at_hosts[host] = x.stale_messages;
+void worker_group_state::learn(host_snapshots& x, bool examined) {
   if (!attempt.is(x.attempt))
     return;
   for (auto& shown : x.ranks) {
@@ -172,7 +164,7 @@ void worker_group_state::show_stacks_of(
   auto shown = std::make_shared<std::vector<int>>();
   ask_each<stacks_shown>(
     self, agents_of_ranks(), show_stacks{attempt->number, ranks},
-    [shown](auto, const stacks_shown& x) {
+    [shown](const stacks_shown& x) {
       shown->insert(shown->end(), x.ranks.begin(), x.ranks.end());
     },
     [this, shown, f = std::move(f), number = attempt->number] {
@@ -227,11 +219,6 @@ std::vector<rank_wait> worker_group_state::waits() const {
   return waits_of(attempt->meetings, attempt->seen, attempt->loops);
 }
 
-std::string worker_group_state::place_of(int rank) const {
-  return internal::place_of(seen(rank), attempt->meetings.call_of(rank),
-                            self->clock().now());
-}
-
 std::optional<process_vitals> worker_group_state::vitals_of(int rank) const {
   auto result = seen(rank).vitals;
   if (result && !gpus_of(rank).empty())
@@ -240,11 +227,12 @@ std::optional<process_vitals> worker_group_state::vitals_of(int rank) const {
 }
 
 rank_look worker_group_state::look_at(int rank) const {
-  rank_look result{place_of(rank), vitals_of(rank)};
+  auto call = attempt->meetings.call_of(rank);
+  rank_look result{place_of(seen(rank), call, self->clock().now()),
+                   vitals_of(rank)};
   // A loop in a call to the group waits for an answer; others may wait for it
   // in a pending collective.
-  if (result.vitals && !result.vitals->stopped
-      && !attempt->meetings.call_of(rank).empty())
+  if (result.vitals && !result.vitals->stopped && !call.empty())
     result.vitals.reset();
   return result;
 }

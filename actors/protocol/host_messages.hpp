@@ -100,10 +100,9 @@ TROUPE_INSPECT(look_at_ranks, attempt, examined)
 struct host_snapshots {
   std::uint64_t attempt = 0;
   std::vector<rank_snapshot> ranks;
-  std::uint64_t stale_messages = 0; ///< As in `group_status`.
 };
 
-TROUPE_INSPECT(host_snapshots, attempt, ranks, stale_messages)
+TROUPE_INSPECT(host_snapshots, attempt, ranks)
 
 /// Asks *ranks* to write the stacks of their threads.
 struct show_stacks {

@@ -66,8 +66,6 @@ using worker_group_actor = caf::typed_actor<
   // The driver asks the ranks to leave; they learn of it with their next
   // report.
   caf::result<void>(preempt_attempt),
-  // Anyone asks how the ranks are; answers once their hosts have.
-  caf::result<group_status>(get_status),
   // The process of another host's agent asks for a place; its agent travels
   // with the message. An error says why there is none.
   caf::result<host_accepted>(agent_hello, caf::strong_actor_ptr),

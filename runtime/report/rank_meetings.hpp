@@ -175,9 +175,6 @@ public:
   /// Index of the next batch.
   std::uint64_t next_report() const noexcept { return reports_.next_index(); }
 
-  /// Reports that *rank* has sent in this attempt.
-  std::uint64_t reports_of(int rank) const { return reports_.reports_of(rank); }
-
 private:
   struct blocked {
     std::uint64_t report; ///< Ends with the commit of this one.
@@ -185,6 +182,7 @@ private:
   };
 
   int world_size() const noexcept { return static_cast<int>(blocked_.size()); }
+  std::uint64_t reports_of(int rank) const { return reports_.reports_of(rank); }
   bool in_barrier(int rank) const { return calls_.is_here(rank); }
   const std::optional<blocked>& block_of(int rank) const {
     return blocked_[static_cast<std::size_t>(rank)];

@@ -20,8 +20,7 @@ struct numbered_attempt {
 /// count for it.
 ///
 /// Invariants (the tests cite them by name):
-///   AS-1  Messages of any other attempt, earlier or later, are dropped and
-///         counted.
+///   AS-1  Messages of any other attempt, earlier or later, are dropped.
 ///   AS-2  An attempt that ends takes no more calls of ranks, but learns what
 ///         becomes of them.
 template <std::derived_from<numbered_attempt> State>
@@ -44,18 +43,14 @@ public:
   State* operator->() noexcept { return &*state_; }
   const State* operator->() const noexcept { return &*state_; }
 
-  /// Whether attempt *number* is under way. For timers and answers to own
-  /// requests: nothing is counted.
+  /// Whether attempt *number* is under way.
   bool is(std::uint64_t number) const noexcept {
     return state_ && state_->number == number;
   }
 
   /// For a message of attempt *number*: that attempt, or nullptr (AS-1).
   State* current(std::uint64_t number) noexcept {
-    if (is(number))
-      return &*state_;
-    ++stale_;
-    return nullptr;
+    return is(number) ? &*state_ : nullptr;
   }
 
   /// For a call of a rank: the same, or why the attempt takes none (AS-2).
@@ -71,12 +66,8 @@ public:
     return {ec::stopped, concat("attempt ", number, " is over")};
   }
 
-  /// How many messages were dropped so far.
-  std::uint64_t stale() const noexcept { return stale_; }
-
 private:
   std::optional<State> state_;
-  std::uint64_t stale_ = 0;
 };
 
 } // namespace troupe::internal

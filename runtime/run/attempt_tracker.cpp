@@ -144,22 +144,6 @@ bool attempt_tracker::loop_failed() const noexcept {
   });
 }
 
-rank_status attempt_tracker::status(int rank) const {
-  using phase = rank_status::phase;
-  auto& x = ranks_.at(static_cast<std::size_t>(rank));
-  rank_status result;
-  result.rank = rank;
-  result.pid = x.pid;
-  result.host = x.host;
-  if (failures_.count(rank) != 0)
-    result.where = phase::failed;
-  else if (x.loop_over)
-    result.where = phase::ended;
-  else if (x.ready)
-    result.where = phase::running;
-  return result;
-}
-
 std::vector<int> attempt_tracker::not_ready() const {
   return ranks_without(&rank_state::ready);
 }

@@ -8,7 +8,6 @@
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/process/process_exit.hpp"
 #include "troupe/runtime/values/run_error.hpp"
-#include "troupe/runtime/values/run_status.hpp"
 
 namespace troupe::internal {
 
@@ -95,9 +94,6 @@ public:
   int pid(int rank) const {
     return ranks_.at(static_cast<std::size_t>(rank)).pid;
   }
-
-  /// How *rank* is; its number of reports is for others to fill in.
-  rank_status status(int rank) const;
 
   bool knows(int rank) const noexcept {
     return rank >= 0 && rank < world_size();

@@ -38,7 +38,6 @@ protected:
       [](const start_attempt&, const driver_actor&) {},
       [](const stop_attempt&) {},
       [](const preempt_attempt&) {},
-      [](get_status) { return group_status{}; },
       [](const agent_hello&, const caf::strong_actor_ptr&) {
         return host_accepted{};
       },
@@ -219,12 +218,12 @@ TEST_F(host_agent_test, takes_no_more_calls_once_the_attempt_is_over) {
 
 TEST_F(worker_group_test, ends_with_its_only_agent_which_kills_the_ranks) {
   start_all();
-  auto asked = system.ask<group_status>(ranks.group, get_status{});
+  auto asked = system.ask<std::int64_t>(ranks.group, store_size{3});
   EXPECT_TRUE(asked->value);
   caf::anon_send_exit(ranks.agent, caf::exit_reason::kill);
   system.settle();
   EXPECT_THAT(ranks.launcher->killed, ElementsAre(0, 1));
-  asked = system.ask<group_status>(ranks.group, get_status{});
+  asked = system.ask<std::int64_t>(ranks.group, store_size{3});
   EXPECT_TRUE(asked->failure);
 }
 

@@ -122,17 +122,6 @@ void for_each_sample(F f) {
   f(failed);
   f(status);
   f(run_status_kind::errored);
-  f(group_status{.attempt = 3,
-                 .ranks = {{.rank = 0,
-                            .where = rank_status::phase::running,
-                            .pid = 77,
-                            .host = "here",
-                            .reports = 5,
-                            .place = "in report 5"}},
-                 .next_report = 6,
-                 .missing = {1},
-                 .store_keys = 2,
-                 .stale_messages = 9});
   f(run_error{ec::rank_failed, "text", {{1, failed}}});
   f(address);
   f(cause);
@@ -209,7 +198,7 @@ void for_each_sample(F f) {
   f(barrier_answered{2, {"payload"}, problem});
   f(call_refused{2, 1, 12, problem});
   f(look_at_ranks{2, {1}});
-  f(host_snapshots{2, {shown}, 9});
+  f(host_snapshots{2, {shown}});
   f(show_stacks{2, {1}});
   f(stacks_shown{2, {1}});
   f(host_calls{2,

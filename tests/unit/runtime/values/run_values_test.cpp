@@ -38,17 +38,6 @@ TEST(run_values_test, a_run_status_survives_the_wire) {
   EXPECT_EQ(sent(run_status{}), run_status{});
 }
 
-TEST(run_values_test, a_group_status_survives_the_wire) {
-  group_status x{.attempt = 2,
-                 .ranks = {{0, rank_status::phase::running, 4711, "host", 7},
-                           {1, rank_status::phase::failed, 4712, "host", 6}},
-                 .next_report = 8,
-                 .missing = {1},
-                 .store_keys = 5,
-                 .stale_messages = 1};
-  EXPECT_EQ(sent(x), x);
-}
-
 TEST(run_values_test, a_run_context_survives_the_wire) {
   run_context x{.name = "fashion",
                 .path = "/runs/fashion",

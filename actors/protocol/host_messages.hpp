@@ -12,8 +12,8 @@
 #include "troupe/runtime/hosts/agent_facts.hpp"
 #include "troupe/runtime/process/rank_snapshot.hpp"
 
-// Between the worker group and the agents of its hosts. All name their attempt;
-// those of another one are dropped.
+// Between the worker group and the agents of its hosts. README.md says which
+// name their attempt.
 
 namespace troupe::internal {
 

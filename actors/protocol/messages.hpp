@@ -20,14 +20,9 @@
 #include "troupe/runtime/values/run_error.hpp"
 #include "troupe/runtime/values/run_status.hpp"
 
-// One struct per message. Commands are verbs, facts are past events, answers
-// are nouns. A message between driver, worker group and ranks names its
-// attempt, and is refused or dropped in another one; `get_checkpoints` and
-// `get_status` only read and name none. After each struct comes its wire
-// format: its fields in order of declaration. Messages of the rendezvous store
-// are in store_messages.hpp, those between worker group and host agents in
-// host_messages.hpp, those to callbacks in callback_messages.hpp, what anyone
-// asks of a run in control_messages.hpp.
+// One struct per message between driver, worker group, ranks and committer.
+// After each struct comes its wire format: its fields in order of declaration.
+// README.md says where other messages are, and which names its attempt.
 
 namespace troupe::internal {
 
@@ -254,7 +249,7 @@ struct log_event {
 TROUPE_INSPECT(log_event, attempt, event)
 
 /// Asks for the committed checkpoints that were not evicted, oldest first, from
-/// report index *first* on. Carries no attempt: it changes nothing.
+/// report index *first* on.
 struct get_checkpoints {
   std::uint64_t first = 0;
   std::string name; ///< Of the requested one; empty: all.

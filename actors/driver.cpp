@@ -279,12 +279,12 @@ void driver_state::note_event(std::string_view kind, const metrics& fields) {
   (void) args.store->append_event(kind, machine->attempt(), fields);
 }
 
-void driver_state::set_up(pointer own, driver_args given) {
+void driver_state::set_up(pointer own, driver_args given, driver_start start) {
   self = own;
-  callbacks = std::move(given.callbacks);
-  callback_queue = given.callback_queue;
-  world_size = given.world_size;
   args = std::move(given);
+  callbacks = std::move(start.callbacks);
+  callback_queue = start.callback_queue;
+  world_size = start.world_size;
   failure_policy policy{args.failure};
   policy.count_on(args.store->failures());
   machine.emplace(std::move(policy), args.first.attempt);
@@ -294,7 +294,7 @@ void driver_state::set_up(pointer own, driver_args given) {
   begin_time = self->clock().now();
   stops =
     stop_judge{args.stop,
-               std::move(args.enough),
+               std::move(start.enough),
                {args.store->stop_reason(), args.store->was_interrupted()}};
   rate.emplace(start_time);
   shown.reports = args.first.first_report;
@@ -308,10 +308,10 @@ void driver_state::set_up(pointer own, driver_args given) {
   survive();
 }
 
-driver_actor::behavior_type driver(driver_state::pointer self,
-                                   driver_args args) {
+driver_actor::behavior_type driver(driver_state::pointer self, driver_args args,
+                                   driver_start start) {
   auto& state = state_of(self);
-  state.set_up(self, std::move(args));
+  state.set_up(self, std::move(args), std::move(start));
   return {
     [&state](start_run) { state.begin(); },
     [&state](const abort_run& x) { state.abort(x); },

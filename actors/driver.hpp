@@ -31,21 +31,25 @@ struct driver_args {
   std::shared_ptr<run_monitor> monitor;
   worker_group_actor group;
   committer_actor committer;
-  run_observer_actor callbacks;            ///< Invalid: the run has none.
   std::shared_ptr<callback_cursor> cursor; ///< Set if the run has callbacks.
   run_context context; ///< What callbacks learn about the run.
   failure_config failure;
   stop_config stop;
-  /// Asked about each report once it is stored; see `run_surroundings`.
-  std::function<std::optional<std::string>(const report_batch&)> enough;
   attempt_start first; ///< Begun already, so that a start costs no extra write.
-  int world_size = 1;  ///< Of an elastic run, the largest.
   bool has_logs = false; ///< Ranks are processes, whose output is kept.
-  std::size_t callback_queue = 64; ///< Until someone resizes it.
   std::chrono::milliseconds stop_timeout{0};
   std::chrono::milliseconds stop_grace{0};
   /// Longest grace, whatever was asked for.
   std::chrono::milliseconds longest_grace{0};
+};
+
+/// What the state of the driver begins with.
+struct driver_start {
+  run_observer_actor callbacks; ///< Invalid: the run has none.
+  std::size_t callback_queue = 64;
+  int world_size = 1; ///< Of an elastic run, the largest.
+  /// Asked about each report once it is stored; see `run_surroundings`.
+  stop_judge::report_judge enough;
 };
 
 /// What the DRIVER remembers between messages.
@@ -72,7 +76,7 @@ struct driver_state {
   /// How long the end of the run waits for the followers' last answers.
   static constexpr auto followers_limit = std::chrono::seconds{2};
 
-  void set_up(pointer own, driver_args given);
+  void set_up(pointer own, driver_args given, driver_start start);
   void begin();
   void abort(const abort_run& x);
   void preempt(const preempt_run& x);
@@ -216,7 +220,7 @@ struct driver_state {
 
 /// Behavior of the DRIVER actor. If it dies of a defect, the monitor gets a
 /// result that says so, once the worker group has ended every rank.
-driver_actor::behavior_type driver(driver_state::pointer self,
-                                   driver_args args);
+driver_actor::behavior_type driver(driver_state::pointer self, driver_args args,
+                                   driver_start start);
 
 } // namespace troupe::internal

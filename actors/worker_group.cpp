@@ -200,10 +200,11 @@ caf::result<void> worker_group_state::ready(rank_ready& x) {
   return caf::unit;
 }
 
-void worker_group_state::set_up(pointer own, worker_group_args given) {
+void worker_group_state::set_up(pointer own, worker_group_args given,
+                                host_roster roster) {
   self = own;
   args = std::move(given);
-  hosts = args.hosts;
+  hosts = std::move(roster);
   agents->emplace(0, args.agent);
   self->set_exception_handler(from_exception);
   monitor(self, args.agent, [this](const caf::down_msg& x) { agent_lost(x); });
@@ -223,9 +224,10 @@ void worker_group_state::set_up(pointer own, worker_group_args given) {
 }
 
 worker_group_actor::behavior_type worker_group(worker_group_state::pointer self,
-                                               worker_group_args args) {
+                                               worker_group_args args,
+                                               host_roster hosts) {
   auto& state = state_of(self);
-  state.set_up(self, std::move(args));
+  state.set_up(self, std::move(args), std::move(hosts));
   worker_group_actor::behavior_type behavior{
     [&state](const start_attempt& x, driver_actor& from) {
       state.start(x, std::move(from));

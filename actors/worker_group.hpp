@@ -68,7 +68,6 @@ struct agent_launches {
 
 struct worker_group_args {
   host_agent_actor agent; ///< Of the driver's host.
-  host_roster hosts;      ///< As the run begins.
   group_plan plan;
   agent_launches launches;
   /// The hosts are of one job: if one is to leave, all are.
@@ -137,7 +136,7 @@ struct worker_group_state {
     rendezvous_table::waiter_id next_waiter = 0;
   };
 
-  void set_up(pointer own, worker_group_args given);
+  void set_up(pointer own, worker_group_args given, host_roster roster);
   void start(const start_attempt& x, driver_actor from);
   /// Starts it on *chosen* hosts, which an elastic run shares its ranks among.
   void begin(const start_attempt& x, const std::vector<std::size_t>& chosen);
@@ -324,9 +323,10 @@ struct worker_group_state {
   std::set<caf::actor_addr> watched; ///< Agents of other hosts.
 };
 
-/// Behavior of the WORKER GROUP actor. An exit message ends its ranks first.
-/// The agents of its hosts end with it.
+/// Behavior of the WORKER GROUP actor; *hosts* as the run begins. An exit
+/// message ends its ranks first. The agents of its hosts end with it.
 worker_group_actor::behavior_type worker_group(worker_group_state::pointer self,
-                                               worker_group_args args);
+                                               worker_group_args args,
+                                               host_roster hosts);
 
 } // namespace troupe::internal

@@ -149,15 +149,16 @@ private:
   std::shared_ptr<rank_launcher> make_launcher();
   /// On the network thread if its messages come from other processes, or where
   /// the lent thread can run it while it waits.
-  template <class Behavior, class Args>
-  auto spawn_actor(Behavior behavior, Args args) {
+  template <class Behavior, class... Args>
+  auto spawn_actor(Behavior behavior, Args... args) {
     return here_ && !around_.network
-             ? system_.spawn(behavior, std::move(args))
-             : spawn_on_network_thread(system_, behavior, std::move(args));
+             ? system_.spawn(behavior, std::move(args)...)
+             : spawn_on_network_thread(system_, behavior, std::move(args)...);
   }
   worker_group_args args_of_group();
   run_observer_actor spawn_callbacks();
   driver_args args_of_driver();
+  driver_start start_of_driver();
   /// Tells the driver of a store that is lost.
   void report_loss() const;
   /// Passes what `troupe stop` asks for on to the driver.
@@ -305,8 +306,9 @@ std::unique_ptr<run_parts> run_starter::spawn() {
   x.launcher = make_launcher();
   x.agent = spawn_actor(host_agent, host_agent_args{x.launcher});
   *x.agent_cell = x.agent;
-  x.group = spawn_actor(worker_group, args_of_group());
-  x.driver = spawn_actor(internal::driver, args_of_driver());
+  x.group = spawn_actor(worker_group, args_of_group(), make_roster());
+  auto args = args_of_driver();
+  x.driver = spawn_actor(internal::driver, std::move(args), start_of_driver());
   report_loss();
   order_receiver::connect(x.control, [driver = x.driver](run_order order) {
     std::visit([&](auto& what) { send_anonymous(driver, std::move(what)); },
@@ -320,7 +322,6 @@ worker_group_args run_starter::args_of_group() {
   auto& x = *run_;
   worker_group_args args;
   args.agent = x.agent;
-  args.hosts = make_roster();
   args.plan = std::move(plan_);
   if (!x.door)
     return args;
@@ -449,19 +450,24 @@ driver_args run_starter::args_of_driver() {
   args.committer =
     system_.spawn<caf::detached>(committer, committer_args{x.store, x.monitor});
   args.cursor = x.cursor = callbacks_.cursor;
-  args.callbacks = spawn_callbacks();
   args.context = context_of(request_, *x.store);
   args.failure = config.failure;
   args.stop = config.stop;
-  args.enough = std::move(around_.enough);
   args.first = std::move(first_);
-  args.world_size = world_size_of(request_.scaling);
   args.has_logs = !here_;
-  args.callback_queue = static_cast<std::size_t>(config.callback_queue);
   args.stop_timeout = config.stop_timeout;
   args.stop_grace = config.stop_grace;
   args.longest_grace = longest_grace(config);
   return args;
+}
+
+driver_start run_starter::start_of_driver() {
+  driver_start start;
+  start.callbacks = spawn_callbacks();
+  start.callback_queue = static_cast<std::size_t>(request_.run.callback_queue);
+  start.world_size = world_size_of(request_.scaling);
+  start.enough = std::move(around_.enough);
+  return start;
 }
 
 } // namespace

@@ -44,8 +44,6 @@ protected:
     args.first = store->begin_attempt().value();
     args.failure = config.failure;
     args.stop = config.stop;
-    args.world_size = 2;
-    args.callback_queue = static_cast<std::size_t>(config.callback_queue);
     args.stop_timeout = config.stop_timeout;
     args.stop_grace = config.stop_grace;
     args.longest_grace = longest_grace(config);
@@ -71,13 +69,17 @@ protected:
     args.context.id = store->description().id;
     args.cursor =
       std::make_shared<callback_cursor>(callback_cursor::open(*store).value());
-    args.callbacks = callbacks =
+    driver_start begin;
+    begin.world_size = 2;
+    begin.callback_queue = static_cast<std::size_t>(config.callback_queue);
+    begin.callbacks = callbacks =
       system.spawn(callback_runner, user_callback_args{list, control});
     if (!actors.empty())
-      args.callbacks = system.spawn(
+      begin.callbacks = system.spawn(
         callback_chain,
         callback_chain_args{callbacks, actors, config.callback_errors});
-    driver = system.spawn(troupe::internal::driver, std::move(args));
+    driver =
+      system.spawn(troupe::internal::driver, std::move(args), std::move(begin));
     order_receiver::connect(control, [this](run_order x) {
       std::visit([&](auto& what) { send_anonymous(driver, what); }, x.what);
     });

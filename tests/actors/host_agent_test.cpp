@@ -237,11 +237,8 @@ protected:
     agent_facts own;
     own.incarnation = 100;
     ranks.group = system.spawn(
-      worker_group,
-      worker_group_args{
-        .agent = ranks.agent,
-        .hosts = host_roster{{{"", 0, 1, 1}, {"", 1, 1, 1}}, own, {}, "here"},
-        .plan = plan});
+      worker_group, worker_group_args{.agent = ranks.agent, .plan = plan},
+      host_roster{{{"", 0, 1, 1}, {"", 1, 1, 1}}, own, {}, "here"});
     agent_hello hello;
     hello.facts.incarnation = 1;
     hello.facts.host = "h1";

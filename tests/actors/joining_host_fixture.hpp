@@ -19,12 +19,10 @@ protected:
     ranks.attempt = 3;
     plan.network_interface = std::move(network_interface);
     driver = system.spawn(recorded_driver, record);
-    worker_group_args args;
-    args.hosts = host_roster{{{"", 0, 1, 1}, {"", 1, 1, 1}},
-                             own_facts(plan.network_interface),
-                             host_limits{.join = ms{1500}},
-                             "10.0.0.1 port 7"};
-    spawn_group(std::move(args));
+    spawn_group({{{"", 0, 1, 1}, {"", 1, 1, 1}},
+                 own_facts(plan.network_interface),
+                 host_limits{.join = ms{1500}},
+                 "10.0.0.1 port 7"});
   }
 
   /// Of the driver's program, which has chosen its address if it was given a
@@ -39,8 +37,8 @@ protected:
     return own;
   }
 
-  /// Spawns the group with *plan*, in place of an earlier one.
-  void spawn_group(worker_group_args args) {
+  /// Spawns the group with *plan* on *hosts*, in place of an earlier one.
+  void spawn_group(host_roster hosts, worker_group_args args = {}) {
     if (ranks.group) {
       caf::anon_send_exit(ranks.group, caf::exit_reason::user_shutdown);
       system.settle();
@@ -59,7 +57,7 @@ protected:
     args.cut_off = [this](const host_agent_actor& agent) {
       cut_off.push_back(agent);
     };
-    ranks.group = system.spawn(worker_group, std::move(args));
+    ranks.group = system.spawn(worker_group, std::move(args), std::move(hosts));
   }
 
   /// Passes time in which the other host sends its ticks.

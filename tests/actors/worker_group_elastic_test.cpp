@@ -17,12 +17,10 @@ protected:
   void spawn(resize_policy policy) {
     plan.world = {2, 3};
     plan.resize = policy;
-    worker_group_args args;
-    args.hosts = host_roster{{{"", 0, 1, 1}, {"", 1, 1, 1}, {"", 2, 1, 1}},
-                             own_facts(),
-                             host_limits{.join = ms{1500}, .min_ranks = 2},
-                             "10.0.0.1 port 7"};
-    spawn_group(std::move(args));
+    spawn_group({{{"", 0, 1, 1}, {"", 1, 1, 1}, {"", 2, 1, 1}},
+                 own_facts(),
+                 host_limits{.join = ms{1500}, .min_ranks = 2},
+                 "10.0.0.1 port 7"});
   }
 
   /// An agent joins; its ranks are played by *theirs*.
@@ -310,12 +308,10 @@ protected:
     plan.world = {2, 6};
     plan.resize = resize_policy::never;
     plan.gpus = {{0}, {1}};
-    worker_group_args args;
-    args.hosts = host_roster{{{"", 0, 2, 2}, {"", 2, 2, 2}, {"", 4, 2, 2}},
-                             own,
-                             limits,
-                             "10.0.0.1 port 7"};
-    spawn_group(std::move(args));
+    spawn_group({{{"", 0, 2, 2}, {"", 2, 2, 2}, {"", 4, 2, 2}},
+                 own,
+                 limits,
+                 "10.0.0.1 port 7"});
   }
 };
 
@@ -343,17 +339,16 @@ protected:
   guest_group_test() {
     worker_group_args args;
     args.leaves_as_one = true;
-    args.hosts =
-      host_roster{{{"", 0, 1, 1}, {"h1", 1, 1, 1}},
-                  own_facts(),
-                  host_limits{.join = ms{1500}, .min_ranks = 2, .max_ranks = 3},
-                  "10.0.0.1 port 7",
-                  [] { return 0.0; }};
     args.launches.begin = [this](std::size_t, std::uint64_t launch) {
       launched = launch;
     };
     args.launches.arrived = args.launches.end = [](std::uint64_t) {};
-    spawn_group(std::move(args));
+    spawn_group({{{"", 0, 1, 1}, {"h1", 1, 1, 1}},
+                 own_facts(),
+                 host_limits{.join = ms{1500}, .min_ranks = 2, .max_ranks = 3},
+                 "10.0.0.1 port 7",
+                 [] { return 0.0; }},
+                std::move(args));
     begin(3);
     join(1, {}, launched);
     play(second);

@@ -137,10 +137,11 @@ TEST_F(joining_host_test, the_host_of_the_driver_may_have_no_ranks) {
   plan.world = {1, 1};
   worker_group_args args;
   args.agent = ranks.agent;
-  args.hosts = host_roster{
-    {{"", 0, 0, 1}, {"", 0, 1, 1}}, own_facts(), {}, "10.0.0.1 port 7"};
   args.plan = plan;
-  ranks.group = system.spawn(worker_group, std::move(args));
+  ranks.group = system.spawn(
+    worker_group, std::move(args),
+    host_roster{
+      {{"", 0, 0, 1}, {"", 0, 1, 1}}, own_facts(), {}, "10.0.0.1 port 7"});
   start();
   join(1);
   played_ranks theirs{system};

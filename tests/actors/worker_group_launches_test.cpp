@@ -11,11 +11,6 @@ class launched_host_test : public joining_host_test {
 protected:
   launched_host_test() {
     worker_group_args args;
-    args.hosts = host_roster{{{"", 0, 1, 1}, {"h1", 1, 1, 1}},
-                             own_facts(),
-                             host_limits{.join = ms{5000}},
-                             "10.0.0.1 port 7",
-                             [] { return 0.0; }};
     args.launches.begin = [this](std::size_t, std::uint64_t launch) {
       launched.push_back(launch);
     };
@@ -25,7 +20,12 @@ protected:
     args.launches.end = [this](std::uint64_t launch) {
       ended.push_back(launch);
     };
-    spawn_group(std::move(args));
+    spawn_group({{{"", 0, 1, 1}, {"h1", 1, 1, 1}},
+                 own_facts(),
+                 host_limits{.join = ms{5000}},
+                 "10.0.0.1 port 7",
+                 [] { return 0.0; }},
+                std::move(args));
     start();
   }
 

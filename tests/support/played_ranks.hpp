@@ -24,10 +24,9 @@ public:
                      std::chrono::steady_clock::now) {
     agent = system_.spawn(host_agent, host_agent_args{launcher});
     group = system_.spawn(
-      worker_group, worker_group_args{.agent = agent,
-                                      .hosts = host_roster{plan.world.max},
-                                      .plan = plan,
-                                      .now = std::move(now)});
+      worker_group,
+      worker_group_args{.agent = agent, .plan = plan, .now = std::move(now)},
+      host_roster{plan.world.max});
   }
 
   /// A rank's process has started, with pid 100 + rank.

@@ -39,7 +39,7 @@ void driver_state::begin() {
     if (is_done)
       apply(run_events::completed{});
     else
-      follow(machine->begin());
+      carry_out(machine->begin());
     return;
   }
   // Its answer lets the first ranks start.
@@ -119,10 +119,10 @@ void driver_state::apply(const run_event& event) {
     refused(event, decision.error());
     return;
   }
-  follow(*decision);
+  carry_out(*decision);
 }
 
-void driver_state::follow(const run_decision& decision) {
+void driver_state::carry_out(const run_decision& decision) {
   if (decision.from != decision.to)
     note_event("state", {{"from", to_string(decision.from)},
                          {"to", to_string(decision.to)}});
@@ -338,7 +338,7 @@ driver_actor::behavior_type driver(driver_state::pointer self, driver_args args,
     [&state, self](get_checkpoints& x) {
       return delegate(self, state.args.committer, std::move(x));
     },
-    [&state](storage_lost& x) {
+    [&state](fail_run& x) {
       state.apply(run_events::run_failed{std::move(x.reason)});
     },
   };

@@ -108,7 +108,7 @@ struct driver_state {
 
   /// Does what the state machine decides on *event*.
   void apply(const run_event& event);
-  void follow(const run_decision& decision);
+  void carry_out(const run_decision& decision);
   /// *event* came too late, or there is a defect. Notes it, once per kind.
   void refused(const run_event& event, const error& reason);
   void act(const run_action& action);

@@ -182,7 +182,7 @@ void driver_state::called_back(const callback_done& x,
   if (ending.has_begun())
     take_next_step();
   else if (machine->state() == run_state::initializing)
-    follow(machine->begin());
+    carry_out(machine->begin());
   else
     store_next();
 }

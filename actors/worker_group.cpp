@@ -40,7 +40,7 @@ void worker_group_state::start(const start_attempt& x, driver_actor from) {
   gathering = x;
   // After the first attempt, the run continues with the hosts that are left.
   auto at_once = args.plan.world.is_elastic() && has_begun;
-  follow(hosts.gather(self->clock().now(), at_once));
+  carry_out(hosts.gather(self->clock().now(), at_once));
   if (gathering)
     note(hosts.waiting_text());
   offer_places(); // Now there is a token.

@@ -157,7 +157,7 @@ struct worker_group_state {
   void watch_hosts();
   void note_launch(const agent_launched& x);
   void note_launcher(const launcher_ended& x);
-  void follow(const host_decisions& decisions);
+  void carry_out(const host_decisions& decisions);
   void drop_agent(const fence_agent& x);
   void show(const host_suspected& x);
   void show(const host_answers& x);
@@ -255,7 +255,7 @@ struct worker_group_state {
 
   /// Something may have failed: does what follows.
   void on_failure();
-  void follow(const cause_search::step& x);
+  void carry_out(const cause_search::step& x);
   /// Ends every rank: asks them, and kills what is there after *grace*.
   void end_all(const error& reason, std::chrono::milliseconds grace);
   void kill_ranks();

@@ -173,16 +173,16 @@ void worker_group_state::preempt(const preempt_attempt& x) {
 
 void worker_group_state::on_failure() {
   if (attempt && !attempt->tracker.end_ordered())
-    follow(attempt->causes.failed(attempt->tracker, attempt->seen,
-                                  attempt->meetings));
+    carry_out(attempt->causes.failed(attempt->tracker, attempt->seen,
+                                     attempt->meetings));
 }
 
-void worker_group_state::follow(const cause_search::step& x) {
+void worker_group_state::carry_out(const cause_search::step& x) {
   using kind = cause_search::step::kind;
   auto judge = [this] {
     if (!attempt->tracker.end_ordered())
-      follow(attempt->causes.looked(attempt->tracker, attempt->seen,
-                                    attempt->meetings));
+      carry_out(attempt->causes.looked(attempt->tracker, attempt->seen,
+                                       attempt->meetings));
   };
   auto end = [this, x] {
     if (!attempt->tracker.end_ordered())
@@ -307,7 +307,7 @@ void worker_group_state::check_over() {
     send(self, driver, how_it_ended());
   attempt.reset();
   // Hosts that were about to leave are let go.
-  follow(hosts.attempt_ended(self->clock().now()));
+  carry_out(hosts.attempt_ended(self->clock().now()));
   if (leaving)
     self->quit(leaving_for);
 }

@@ -31,7 +31,7 @@ worker_group_state::welcome(agent_hello& x,
   host_decisions decisions;
   auto number = hosts.admit(x.facts, self->clock().now(), decisions);
   if (!number) {
-    follow(decisions);
+    carry_out(decisions);
     if (number.error().code == ec::conflict)
       keep_waiting(std::move(its));
     else
@@ -90,7 +90,7 @@ caf::result<void> worker_group_state::take_in(const host_checked& x) {
     agents->erase(x.node_rank);
     offer_places();
   }
-  follow(*decisions);
+  carry_out(*decisions);
   note_room();
   return caf::unit;
 }
@@ -102,7 +102,7 @@ caf::result<void> worker_group_state::take_in(const host_tick& x) {
     hosts.ticked(x.node_rank, x.incarnation, self->clock().now());
   if (!decisions)
     return to_caf({ec::stopped, "another agent has the place of this one"});
-  follow(*decisions);
+  carry_out(*decisions);
   return caf::unit;
 }
 
@@ -120,7 +120,7 @@ void worker_group_state::note_host(const host_notice& x) {
   auto grace = x.grace_ms < 0 ? args.plan.stop_grace
                               : std::chrono::milliseconds{x.grace_ms};
   auto has_ranks = attempt && hosts.at(x.node_rank).ranks > 0;
-  follow(
+  carry_out(
     hosts.draining(x.node_rank, x.incarnation, grace, self->clock().now()));
   note_room();
   if (!has_ranks)
@@ -148,7 +148,7 @@ void worker_group_state::let_leave(std::string why,
 
 void worker_group_state::watch_hosts() {
   self->run_delayed(hosts.next_check(), [this] {
-    follow(hosts.check(self->clock().now()));
+    carry_out(hosts.check(self->clock().now()));
     watch_hosts();
   });
 }
@@ -166,7 +166,7 @@ void worker_group_state::agent_gone(std::size_t host,
     hosts.gone(host, *incarnation, std::move(why), self->clock().now());
   if (decisions.empty()) // It was not here yet.
     offer_places();
-  follow(decisions);
+  carry_out(decisions);
 }
 
 void worker_group_state::show(const host_suspected& x) {
@@ -213,7 +213,7 @@ void worker_group_state::note_room() {
 // -- agents are launched
 
 void worker_group_state::note_launch(const agent_launched& x) {
-  follow(hosts.launched(x.launch, self->clock().now()));
+  carry_out(hosts.launched(x.launch, self->clock().now()));
 }
 
 void worker_group_state::note_launcher(const launcher_ended& x) {
@@ -222,13 +222,13 @@ void worker_group_state::note_launcher(const launcher_ended& x) {
     return;
   if (!hosts.at(*host).is_here() && !leaving)
     note(concat("host ", hosts.name(*host), ": ", x.reason));
-  follow(
+  carry_out(
     hosts.launcher_ended(x.launch, x.reason, x.may_help, self->clock().now()));
 }
 
 // -- what was decided
 
-void worker_group_state::follow(const host_decisions& decisions) {
+void worker_group_state::carry_out(const host_decisions& decisions) {
   for (auto& decision : decisions) {
     auto act = [this](const auto& x) {
       using type = std::decay_t<decltype(x)>;

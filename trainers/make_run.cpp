@@ -349,7 +349,7 @@ void run_starter::report_loss() const {
                  folder = &store.folder()](const error& reason) {
     if (folder->is_ousted())
       trackers->abandon();
-    send_anonymous(driver, storage_lost{reason});
+    send_anonymous(driver, fail_run{reason});
   });
 }
 
@@ -384,7 +384,7 @@ host_roster run_starter::make_roster() {
   host_limits limits;
   limits.join = request_.scaling.join_timeout;
   limits.suspect_after = request_.scaling.suspect_after;
-  limits.host_timeout = request_.scaling.lost_after;
+  limits.lost_after = request_.scaling.lost_after;
   limits.claim = claim_of(request_.scaling);
   if (is_elastic) {
     limits.min_ranks = request_.scaling.num_workers.min;

@@ -24,7 +24,7 @@ expected<run_handle> run_access::start(prepared_request request,
     auto& run = *result.parts_;
     if (auto ok = run.open_endpoint(system); !ok) {
       // This is not a requested stop: the driver stores the reason.
-      send_anonymous(run.driver, storage_lost{ok.error()});
+      send_anonymous(run.driver, fail_run{ok.error()});
       return tl::unexpected<error>{std::move(ok.error())};
     }
     send_anonymous(run.driver, start_run{});

@@ -53,8 +53,8 @@ using driver_actor = caf::typed_actor<
   // A rank takes messages from now on; agent and group pass it on. Answers with
   // what others send them to.
   caf::result<caf::actor>(open_mailbox, postbox_actor),
-  // The run's store, which looks once a second, ends the run.
-  caf::result<void>(storage_lost)>;
+  // The run's store, which looks once a second, or its handle ends the run.
+  caf::result<void>(fail_run)>;
 
 /// The WORKER GROUP actor: owns the ranks of one attempt, through the agents of
 /// their hosts.

@@ -66,11 +66,10 @@ struct attempt_started {
 
 TROUPE_INSPECT(attempt_started, attempt, world_size)
 
-/// Every rank has returned from its loop, or has left it because of
-/// `stop_attempt`, and has ended.
+/// Every rank has ended, and none has failed.
 struct attempt_ended {
   std::uint64_t attempt = 0;
-  bool stopped = false;
+  bool stopped = false;   ///< Not every loop had returned.
   bool preempted = false; ///< All had learned of `preempt_attempt`.
   /// Why ranks have left for the next attempt; empty: they have not.
   std::string left_for;
@@ -318,14 +317,14 @@ struct start_run {};
 
 TROUPE_INSPECT(start_run)
 
-// -- from the run's store to the driver ---------------------------------------
+// -- from the run's store or handle to the driver -----------------------------
 
-/// The run cannot continue: its journal could not be made durable, or another
-/// driver has taken it.
-struct storage_lost {
+/// Ends the run as errored: its journal could not be made durable, another
+/// driver has taken it, or ranks could not reach it.
+struct fail_run {
   error reason;
 };
 
-TROUPE_INSPECT(storage_lost, reason)
+TROUPE_INSPECT(fail_run, reason)
 
 } // namespace troupe::internal

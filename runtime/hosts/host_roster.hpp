@@ -131,12 +131,12 @@ public:
 
   /// How long a host may be silent.
   host_limits::duration lost_after() const noexcept {
-    return limits_.host_timeout;
+    return limits_.lost_after;
   }
 
   /// Time after which a host that is silent has been lost.
   host_limits::duration loss_limit() const noexcept {
-    return limits_.host_timeout + 3 * limits_.tick;
+    return limits_.lost_after + 3 * limits_.tick;
   }
 
   /// Which hosts an attempt waits for, and where their agents connect.

@@ -328,7 +328,7 @@ void host_states::check_host(std::size_t host, time_point now,
     launch_failed(host, missing_text(x), true, now, out);
   } else if (x.is_here()) {
     auto silence = std::chrono::duration_cast<duration>(now - x.heard);
-    if (silence >= limits_.host_timeout) {
+    if (silence >= limits_.lost_after) {
       lose(host, "it did not answer for " + duration_text(silence), now, out);
     } else if (silence >= limits_.suspect_after
                && x.state != host_state::suspect) {

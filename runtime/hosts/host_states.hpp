@@ -41,7 +41,7 @@ struct host_limits {
   duration join{120'000};
 
   /// A host that is silent for this long is lost.
-  duration host_timeout{10'000};
+  duration lost_after{10'000};
 
   duration tick{1000}; ///< From one sign of a host to the next.
 

@@ -193,10 +193,10 @@ private:
   run_store(std::unique_ptr<run_folder> folder, std::unique_ptr<journal> log,
             checkpoint_store checkpoints, run_description description);
 
-  /// The run in *folder*; an error and *finished* if it has finished.
+  /// The run in *folder*; null if it has finished.
   static expected<std::unique_ptr<run_store>>
   open(std::unique_ptr<run_folder> folder, const run_config& config,
-       const std::string& config_text, std::size_t world_size, bool& finished);
+       const std::string& config_text, std::size_t world_size);
 
   /// Adds what attempt *x* resumes from to the events, if anything.
   void show_start(const attempt_start& x);

@@ -15,10 +15,10 @@ namespace troupe::internal {
 
 namespace {
 
-tl::unexpected<error> already_finished(const run_folder& folder) {
+tl::unexpected<error> already_finished(const fs::path& folder) {
   return failure(
     ec::conflict,
-    "the run " + folder.path().string()
+    "the run " + folder.string()
       + " has finished: choose another run.name, run.if_finished = "
         "number or replace, or remove that folder; "
         "result::from_path reads what it left");
@@ -28,19 +28,21 @@ metrics first_values(std::optional<journaled_batch> x) {
   return x && !x->values.empty() ? std::move(x->values[0]) : metrics{};
 }
 
-// Before anything is written: a finished run stays as it is, and so does one
-// whose state cannot be read now. Returns the number of the next attempt; sets
-// *finished* if there is none.
-expected<std::uint64_t> refuse_finished(run_folder& folder, bool& finished) {
+struct next_attempt {
+  std::uint64_t number = 0;
+  bool has_finished = false; ///< The run has: there is no next one.
+};
+
+// Asked before anything is written: a finished run stays as it is, and so does
+// one whose state cannot be read now.
+expected<next_attempt> next_attempt_of(run_folder& folder) {
   auto saved = folder.load_state();
   if (!saved && saved.error().code != ec::corrupt)
     return tl::unexpected{saved.error()};
   if (!saved || !*saved)
-    return 0;
-  finished = (*saved)->status == run_status_kind::finished;
-  if (finished)
-    return already_finished(folder);
-  return (*saved)->next_attempt;
+    return next_attempt{};
+  return next_attempt{(*saved)->next_attempt,
+                      (*saved)->status == run_status_kind::finished};
 }
 
 // Removes the run *name*, if it has finished and no driver has it. It leaves
@@ -49,9 +51,9 @@ expected<std::uint64_t> refuse_finished(run_folder& folder, bool& finished) {
 expected<void> remove_finished(const fs::path& storage,
                                const std::string& name) {
   TROUPE_TRY(auto folder, run_folder::open(storage, name));
-  auto finished = false;
-  if (auto open = refuse_finished(*folder, finished); !finished)
-    return std::move(open).map([](std::uint64_t) {});
+  TROUPE_TRY(auto next, next_attempt_of(*folder));
+  if (!next.has_finished)
+    return {};
   auto above = folder->path().parent_path();
   auto prefix = ".replaced-" + name + "-";
   TROUPE_TRY_VOID(
@@ -120,20 +122,18 @@ run_store::run_store(std::unique_ptr<run_folder> folder,
 expected<std::unique_ptr<run_store>>
 run_store::open(const run_config& config, const std::string& config_text,
                 std::size_t world_size) {
-  auto finished = false;
-  auto begin = [&](expected<std::unique_ptr<run_folder>> folder) {
-    finished = false;
-    return std::move(folder).and_then([&](std::unique_ptr<run_folder> x) {
-      return open(std::move(x), config, config_text, world_size, finished);
-    });
-  };
-  if (!config.name)
-    return begin(run_folder::open_new(config.storage_path));
-  auto name = *config.name;
+  auto name = config.name.value_or("");
   for (auto number = 2;; ++number) {
-    auto result = begin(run_folder::open(config.storage_path, name));
-    if (!finished || config.if_finished == if_finished::refuse)
+    TROUPE_TRY(auto folder, config.name
+                              ? run_folder::open(config.storage_path, name)
+                              : run_folder::open_new(config.storage_path));
+    auto path = folder->path();
+    TROUPE_TRY(auto result,
+               open(std::move(folder), config, config_text, world_size));
+    if (result)
       return result;
+    if (!config.name || config.if_finished == if_finished::refuse)
+      return already_finished(path);
     if (config.if_finished == if_finished::replace)
       TROUPE_TRY_VOID(remove_finished(config.storage_path, name));
     else
@@ -143,11 +143,12 @@ run_store::open(const run_config& config, const std::string& config_text,
 
 expected<std::unique_ptr<run_store>>
 run_store::open(std::unique_ptr<run_folder> folder, const run_config& config,
-                const std::string& config_text, std::size_t world_size,
-                bool& finished) {
+                const std::string& config_text, std::size_t world_size) {
   auto& files = *folder;
-  TROUPE_TRY(auto number, refuse_finished(files, finished));
-  TROUPE_TRY_VOID(take(files, number));
+  TROUPE_TRY(auto next, next_attempt_of(files));
+  if (next.has_finished)
+    return nullptr;
+  TROUPE_TRY_VOID(take(files, next.number));
   // Until now another driver could write.
   auto saved = files.load_state();
   if (!saved && saved.error().code != ec::corrupt)
@@ -168,8 +169,7 @@ run_store::open(std::unique_ptr<run_folder> folder, const run_config& config,
     // Its state is rebuilt now.
     for (auto& x : events)
       TROUPE_TRY_VOID(log->append_event(x.kind, 0, x.fields));
-    finished = true;
-    return already_finished(files);
+    return nullptr;
   }
   TROUPE_TRY(auto last, read_last_batch(files.journal_file()));
   auto changed = changes_since(

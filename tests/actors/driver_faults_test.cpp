@@ -102,7 +102,7 @@ TEST_F(driver_test, restarts_ranks_that_were_ended_without_a_cause) {
 
 TEST_F(driver_test, a_run_that_is_lost_before_it_starts_says_why) {
   spawn();
-  send_anonymous(driver, storage_lost{{ec::invalid_config, "no door"}});
+  send_anonymous(driver, fail_run{{ec::invalid_config, "no door"}});
   system.settle();
   auto x = outcome();
   EXPECT_EQ(x.status, run_status_kind::errored);
@@ -113,7 +113,7 @@ TEST_F(driver_test, a_run_that_is_lost_before_it_starts_says_why) {
 TEST_F(driver_test, a_journal_that_is_not_durable_ends_the_run) {
   run();
   report(0);
-  send_anonymous(driver, storage_lost{{ec::storage, "the disk is gone"}});
+  send_anonymous(driver, fail_run{{ec::storage, "the disk is gone"}});
   system.settle();
   EXPECT_EQ(status().state, run_state::shutting_down);
   ranks.obey(0);

@@ -166,7 +166,7 @@ void for_each_sample(F f) {
   f(after_report{"ab", 12, 2, {{{"x", 1}}, {{"x", 2}}}, at_c});
   f(after_exception{"ab", 2, {{1, failed}}});
   f(after_run{"ab", outcome()});
-  f(storage_lost{problem});
+  f(fail_run{problem});
   f(callback_done{0.5,
                   true,
                   {problem},

@@ -79,7 +79,7 @@ recorded_driver(recorded_driver_actor::pointer self,
       return checkpoint_list{
         {{checkpoint::from_directory("/checkpoints/a"), {{"x", 1}}, 4, 2}}};
     },
-    [](const storage_lost&) {},
+    [](const fail_run&) {},
   };
 }
 

@@ -164,9 +164,6 @@ public:
   /// The driver's status, notes and result; subscribe with on_change().
   run_monitor& monitor() const noexcept { return *parts_.monitor; }
 
-  /// The DRIVER actor, for tests.
-  const driver_actor& driver() const noexcept { return parts_.driver; }
-
 private:
   run_parts& parts_;
 };

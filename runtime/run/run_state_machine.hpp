@@ -191,9 +191,6 @@ public:
            && (state_ == run_state::running || state_ == run_state::scheduling);
   }
 
-  /// Why the run did not finish; `ec::none` while it still may.
-  const error& reason() const noexcept { return reason_; }
-
   /// The failed ranks of the last group that failed, the first failure of each.
   const std::map<int, rank_failure>& failures() const noexcept {
     return failures_;
@@ -238,7 +235,7 @@ private:
   bool stopping_ = false; // stop_group is unanswered
   error preemption_;      // why the ranks were asked to leave
   std::chrono::milliseconds restart_delay_{0};
-  error reason_;
+  error reason_; // why the run does not finish; none while it still may
   std::map<int, rank_failure> failures_;
 };
 

@@ -19,7 +19,6 @@
 #include "tests/support/sanitized.hpp"
 #include "troupe/actors/compat/messaging.hpp"
 #include "troupe/callbacks/csv/csv.hpp"
-#include "troupe/trainers/run_parts.hpp"
 
 namespace troupe::internal::test {
 
@@ -150,7 +149,7 @@ TEST_F(run_test, a_run_whose_driver_dies_returns_an_error_and_resumes) {
     ASSERT_TRUE(handle) << handle.error().message;
     while (handle->status().reports < 3)
       std::this_thread::yield();
-    caf::anon_send_exit(run_access{*handle}.driver(), caf::exit_reason::kill);
+    caf::anon_send_exit(handle->control(), caf::exit_reason::kill);
     auto outcome = handle->wait();
     EXPECT_EQ(outcome.status, run_status_kind::errored);
     ASSERT_TRUE(outcome.error);

@@ -121,7 +121,7 @@ TEST_F(run_test, a_lent_thread_returns_if_the_driver_dies) {
   std::thread other{[&] {
     while (handle->status().reports < 3)
       std::this_thread::yield();
-    caf::anon_send_exit(run_access{*handle}.driver(), caf::exit_reason::kill);
+    caf::anon_send_exit(handle->control(), caf::exit_reason::kill);
     outcome = handle->wait();
     thread->take_back();
   }};

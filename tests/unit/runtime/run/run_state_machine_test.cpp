@@ -129,9 +129,10 @@ TEST(run_state_machine_test, takes_a_stop_before_it_begins) {
 TEST(run_state_machine_test, ranks_that_learned_of_a_preemption_end_it) {
   auto machine =
     machine_after({group_started{0}, preempt_requested{{ec::stopped, "w"}},
-                   ranks_finished{0, true}, group_stopped{0}});
-  EXPECT_EQ(machine.state(), run_state::preempted);
-  EXPECT_EQ(machine.reason().message, "w");
+                   ranks_finished{0, true}});
+  auto end = machine.apply(group_stopped{0});
+  EXPECT_EQ(outcome_of(end), "preempted end");
+  EXPECT_EQ(end->action.reason.message, "w");
 }
 
 TEST(run_state_machine_test,
@@ -147,10 +148,9 @@ TEST(run_state_machine_test, ranks_that_were_done_before_the_grace_finish) {
     auto machine = machine_after({group_started{0}, preempt_requested{},
                                   grace_over{0}, ranks_finished{0, heard}});
     EXPECT_EQ(machine.state(), run_state::shutting_down);
-    EXPECT_TRUE(machine.apply(group_stopped{0}));
-    EXPECT_EQ(machine.state(),
-              heard ? run_state::preempted : run_state::finished);
-    EXPECT_EQ(static_cast<bool>(machine.reason()), heard);
+    auto end = machine.apply(group_stopped{0});
+    EXPECT_EQ(outcome_of(end), heard ? "preempted end" : "finished end");
+    EXPECT_EQ(static_cast<bool>(end->action.reason), heard);
   }
 }
 
@@ -165,10 +165,11 @@ TEST(run_state_machine_test,
 TEST(run_state_machine_test, RSM_6_ranks_that_fail_while_they_leave_are_free) {
   auto machine =
     machine_after({group_started{0}, preempt_requested{{ec::stopped, "w"}},
-                   ranks_failed{0, failed({1})}, group_stopped{0}});
-  EXPECT_EQ(machine.state(), run_state::preempted);
+                   ranks_failed{0, failed({1})}});
+  auto end = machine.apply(group_stopped{0});
+  EXPECT_EQ(outcome_of(end), "preempted end");
   EXPECT_EQ(machine.policy().counts().ranks, 0);
-  EXPECT_NE(machine.reason().message.find("rank 1"), std::string::npos);
+  EXPECT_NE(end->action.reason.message.find("rank 1"), std::string::npos);
 }
 
 TEST(run_state_machine_test, RSM_7_ranks_that_left_to_be_continued_are_free) {
@@ -188,18 +189,21 @@ TEST(run_state_machine_test, ranks_that_leave_again_and_again_end_the_run) {
     {group_started{0}, ranks_failed{0, failed({1})}, group_stopped{0}},
     {.max_failures = 1});
   machine.on_progress();
+  error why;
   for (std::uint64_t attempt = 1;; ++attempt) {
     ASSERT_LT(attempt, 100u);
     (void) machine.apply(wait_over{attempt}); // If it waits.
     ASSERT_TRUE(machine.apply(group_started{attempt}));
-    ASSERT_TRUE(machine.apply(ranks_left{attempt, "h1 is lost"}));
-    if (machine.state() == run_state::shutting_down)
+    auto left = machine.apply(ranks_left{attempt, "h1 is lost"});
+    ASSERT_TRUE(left);
+    why = left->action.reason;
+    if (left->to == run_state::shutting_down)
       break;
     ASSERT_TRUE(machine.apply(group_stopped{attempt}));
   }
   EXPECT_EQ(machine.attempt(), 11u);
-  EXPECT_EQ(machine.reason().code, ec::rank_failed);
-  EXPECT_EQ(machine.reason().message,
+  EXPECT_EQ(why.code, ec::rank_failed);
+  EXPECT_EQ(why.message,
             "h1 is lost; ranks have left 11 times in a row without a report in "
             "between");
   EXPECT_TRUE(machine.failures().empty());
@@ -208,9 +212,10 @@ TEST(run_state_machine_test, ranks_that_leave_again_and_again_end_the_run) {
 TEST(run_state_machine_test, ranks_that_left_a_preempted_run_end_it) {
   auto machine =
     machine_after({group_started{0}, preempt_requested{{ec::stopped, "w"}},
-                   ranks_left{0, "h1 leaves"}, group_stopped{0}});
-  EXPECT_EQ(machine.state(), run_state::preempted);
-  EXPECT_EQ(machine.reason().message, "w");
+                   ranks_left{0, "h1 leaves"}});
+  auto end = machine.apply(group_stopped{0});
+  EXPECT_EQ(outcome_of(end), "preempted end");
+  EXPECT_EQ(end->action.reason.message, "w");
 }
 
 TEST(run_state_machine_test, waits_if_ranks_fail_again_without_a_report) {
@@ -274,15 +279,14 @@ TEST(run_state_machine_test, RSM_4_refuses_events_of_another_attempt) {
 
 TEST(run_state_machine_test, raises_where_no_budget_is_left) {
   auto scheduling = machine_after({}, {0, 0});
-  EXPECT_EQ(outcome_of(scheduling.apply(group_start_failed{0, start_error})),
-            stop);
-  EXPECT_EQ(scheduling.reason(), start_error);
-  auto running = machine_after({group_started{0}}, {0, 0});
-  auto decision = running.apply(ranks_failed{0, failed({1})});
+  auto decision = scheduling.apply(group_start_failed{0, start_error});
   EXPECT_EQ(outcome_of(decision), stop);
-  EXPECT_EQ(running.reason().code, ec::rank_failed);
-  EXPECT_NE(running.reason().message.find("rank 1"), std::string::npos);
-  EXPECT_EQ(decision->action.reason, running.reason());
+  EXPECT_EQ(decision->action.reason, start_error);
+  auto running = machine_after({group_started{0}}, {0, 0});
+  decision = running.apply(ranks_failed{0, failed({1})});
+  EXPECT_EQ(outcome_of(decision), stop);
+  EXPECT_EQ(decision->action.reason.code, ec::rank_failed);
+  EXPECT_NE(decision->action.reason.message.find("rank 1"), std::string::npos);
 }
 
 TEST(run_state_machine_test, CTRL_1_starts_the_first_group_when_it_begins) {
@@ -396,8 +400,9 @@ TEST(run_state_machine_test, a_storage_error_in_the_shutdown_is_the_outcome) {
 TEST(run_state_machine_test, a_stop_after_the_last_loop_changes_nothing) {
   auto machine = machine_after({group_started{0}, ranks_finished{0}});
   EXPECT_TRUE(machine.apply(stop_requested{}));
-  EXPECT_EQ(machine.apply(group_stopped{0})->to, run_state::finished);
-  EXPECT_FALSE(machine.reason());
+  auto end = machine.apply(group_stopped{0});
+  EXPECT_EQ(outcome_of(end), "finished end");
+  EXPECT_FALSE(end->action.reason);
 }
 
 TEST(run_state_machine_test, a_stop_while_the_group_ends_is_not_sent_twice) {
@@ -431,7 +436,6 @@ TEST(run_state_machine_test, keeps_its_invariants_over_random_events) {
       if (!decision) {
         EXPECT_EQ(machine.state(), before.state());
         EXPECT_EQ(machine.attempt(), before.attempt());
-        EXPECT_EQ(machine.reason(), before.reason());
         continue;
       }
       EXPECT_FALSE(is_terminal(before.state()));
@@ -448,7 +452,7 @@ TEST(run_state_machine_test, keeps_its_invariants_over_random_events) {
       EXPECT_EQ(decision->action.what == action_kind::end,
                 is_terminal(machine.state()));
       if (is_terminal(machine.state())) {
-        EXPECT_EQ(static_cast<bool>(machine.reason()),
+        EXPECT_EQ(static_cast<bool>(decision->action.reason),
                   machine.state() != run_state::finished);
       }
     }

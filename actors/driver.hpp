@@ -89,6 +89,8 @@ struct driver_state {
 
   // -- facts about an attempt (driver_attempts.cpp)
   void started(const attempt_started& x);
+  /// No rank is left: nothing of the attempt is taken any more.
+  void close_group();
   void ended(const attempt_ended& x);
   void failed(attempt_failed& x);
   /// Applies the event that the end of an attempt leads to.

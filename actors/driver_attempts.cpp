@@ -24,20 +24,23 @@ void driver_state::started(const attempt_started& x) {
   announce(group_started{args.context.id, x.attempt, x.world_size});
 }
 
-void driver_state::ended(const attempt_ended& x) {
+void driver_state::close_group() {
   group_alive = false;
   close_mailboxes();
+  refuse_batches({ec::stopped, "the attempt is over"});
+}
+
+void driver_state::ended(const attempt_ended& x) {
+  close_group();
   auto end = end_of(x, machine->awaits_group(x.attempt));
   announce(group_ended{args.context.id, x.attempt, end.reason});
-  refuse_batches({ec::stopped, "the attempt is over"});
   if (end.event)
     apply_end(*end.event);
   group_gone(x.attempt);
 }
 
 void driver_state::failed(attempt_failed& x) {
-  group_alive = false;
-  close_mailboxes();
+  close_group();
   auto end = end_of(x, error_of(x.ranks).message);
   auto& reason = end.reason.message;
   if (x.left_for.empty())
@@ -45,7 +48,6 @@ void driver_state::failed(attempt_failed& x) {
   if (!x.ranks.empty())
     call_back(after_exception{args.context.id, x.attempt, std::move(x.ranks)});
   announce(group_ended{args.context.id, x.attempt, end.reason});
-  refuse_batches({ec::stopped, "the attempt is over"});
   apply_end(*end.event);
   // If the run ends for this, its result says so.
   if (machine->state() != run_state::shutting_down
@@ -67,10 +69,8 @@ void driver_state::apply_end(const run_event& x) {
 void driver_state::group_lost(const error& reason) {
   if (ending.has_begun())
     return;
-  group_alive = false;
-  close_mailboxes();
+  close_group();
   announce(group_ended{args.context.id, begun->attempt, reason});
-  refuse_batches({ec::stopped, "the attempt is over"});
   apply(run_events::run_failed{reason});
   group_gone(begun->attempt);
 }

@@ -93,8 +93,7 @@ caf::result<barrier_released> host_agent_state::join(join_barrier& x) {
     return to_caf(unknown(rank));
   auto promise = self->make_response_promise<barrier_released>();
   slot->barrier = promise;
-  auto kind = x.broadcast ? meeting_kind::broadcast : meeting_kind::barrier;
-  auto is_due = a->batch.arrive(a->local(rank), x.sequence, kind);
+  auto is_due = a->batch.arrive(a->local(rank), x.sequence, x.kind);
   call(rank, std::move(x), is_due);
   return promise;
 }

@@ -78,9 +78,8 @@ void worker_group_state::start_on(std::size_t host) {
     order.ranks.push_back(facts_of(host, rank));
   auto failed = [this, first, end,
                  number = attempt->number](const caf::error& why) {
-    // Not the agent's words: it is gone, which the group learns next.
-    if (why.category() != caf::type_id_v<ec>)
-      return;
+    if (!is_ours(why))
+      return; // The agent is gone, which the group learns next.
     for (int rank = first; rank < end; ++rank)
       launch_failed({number, rank, from_caf(why)});
   };

@@ -125,9 +125,8 @@ std::optional<stop_notice> worker_group_state::notice_for(std::uint64_t index,
 }
 
 void worker_group_state::join(host_call& call, join_barrier& x) {
-  auto kind = x.broadcast ? meeting_kind::broadcast : meeting_kind::barrier;
   auto released = attempt->meetings.arrive(
-    {x.rank, x.sequence, kind, std::move(x.payload), std::move(x.refusal)},
+    {x.rank, x.sequence, x.kind, std::move(x.payload), std::move(x.refusal)},
     call.at.time);
   if (!released)
     on_misuse({attempt->number, x.rank, {}, std::move(released.error())});

@@ -53,18 +53,17 @@ expected<void> actor_link::drain() {
 }
 
 expected<void> actor_link::barrier() {
-  TROUPE_TRY_VOID(join(false, std::string{}));
+  TROUPE_TRY_VOID(join(meeting_kind::barrier, std::string{}));
   return {};
 }
 
 expected<std::string> actor_link::broadcast(expected<std::string> bytes) {
-  return join(true, std::move(bytes));
+  return join(meeting_kind::broadcast, std::move(bytes));
 }
 
-expected<std::string> actor_link::join(bool broadcast,
+expected<std::string> actor_link::join(meeting_kind kind,
                                        expected<std::string> payload) {
-  join_barrier message{args_.attempt, args_.rank, barriers_++,
-                       broadcast,     {},         {}};
+  join_barrier message{args_.attempt, args_.rank, barriers_++, kind, {}, {}};
   if (payload)
     message.payload = std::move(*payload);
   else

@@ -60,7 +60,7 @@ private:
   expected<Answer> ask(Message... message);
   expected<void> receive(report_request answer);
   void note_stop(std::optional<stop_notice>& x);
-  expected<std::string> join(bool broadcast, expected<std::string> payload);
+  expected<std::string> join(meeting_kind kind, expected<std::string> payload);
 
   caf::actor_system& system_;
   network_thread* network_;

@@ -288,9 +288,8 @@ expected<Answer> node_agent::ask(Message... message) {
     request(self, group_, answer_patience, std::move(message)...),
     [](const caf::error& reason) {
       auto why = from_caf(reason);
-      // Not the group's words: the driver has ended, or cannot be reached.
-      if (reason.category() != caf::type_id_v<ec>)
-        why.code = ec::stopped;
+      if (!is_ours(reason))
+        why.code = ec::stopped; // The driver has ended, or cannot be reached.
       return why;
     });
 }

@@ -39,7 +39,7 @@ caf::error to_caf(const error& x) {
 error from_caf(const caf::error& x) {
   if (x == caf::none)
     return {};
-  if (x.category() == caf::type_id_v<ec>) {
+  if (is_ours(x)) {
     error result{static_cast<ec>(x.code()), {}};
     if (auto context = x.context(); context.match_elements<std::string>())
       result.message = context.get_as<std::string>(0);
@@ -51,7 +51,7 @@ error from_caf(const caf::error& x) {
 }
 
 std::string text_of(const caf::error& x) {
-  if (x.category() == caf::type_id_v<ec>)
+  if (is_ours(x))
     return from_caf(x).message;
   return caf::to_string(x);
 }
@@ -64,6 +64,10 @@ caf::error from_exception(std::exception_ptr& x) {
   } catch (...) {
     return to_caf({ec::protocol, "an exception that is not a std::exception"});
   }
+}
+
+bool internal::is_ours(const caf::error& x) {
+  return x.category() == caf::type_id_v<ec>;
 }
 
 caf::error internal::unfinished(std::string why) {

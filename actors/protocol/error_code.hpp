@@ -37,6 +37,10 @@ caf::error from_exception(std::exception_ptr& x);
 
 namespace internal {
 
+/// Whether *x* has a code of ours, and so is the answer of an actor: CAF's own
+/// say that it is gone or does not answer.
+bool is_ours(const caf::error& x);
+
 /// With what the actors of a run end that is to be resumed; *why* says so.
 /// Agents of other hosts are to be started again.
 caf::error unfinished(std::string why);

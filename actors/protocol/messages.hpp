@@ -223,13 +223,12 @@ struct join_barrier {
   std::uint64_t attempt = 0;
   int rank = 0;
   std::uint64_t sequence = 0;
-  bool broadcast = false;
+  meeting_kind kind = meeting_kind::barrier;
   std::string payload;
   error refusal; ///< Why rank 0 has no payload: every rank gets this error.
 };
 
-TROUPE_INSPECT(join_barrier, attempt, rank, sequence, broadcast, payload,
-               refusal)
+TROUPE_INSPECT(join_barrier, attempt, rank, sequence, kind, payload, refusal)
 
 /// Every rank has arrived; *payload* is rank 0's.
 struct barrier_released {

@@ -9,10 +9,6 @@
 
 namespace troupe::internal {
 
-std::string_view to_string(meeting_kind x) noexcept {
-  return x == meeting_kind::barrier ? "barrier" : "broadcast";
-}
-
 rank_barrier::rank_barrier(int world_size)
   : ranks_(static_cast<std::size_t>(world_size)) {}
 

@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "troupe/runtime/error.hpp"
@@ -12,11 +11,6 @@
 #include "troupe/runtime/report/report_pairing.hpp"
 
 namespace troupe::internal {
-
-/// What ranks do together through the control plane, reports aside.
-enum class meeting_kind : std::uint8_t { barrier, broadcast };
-
-std::string_view to_string(meeting_kind x) noexcept;
 
 /// A rank that comes to its barrier or broadcast *sequence*.
 struct barrier_arrival {

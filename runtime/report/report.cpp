@@ -79,4 +79,8 @@ expected<void> check_parts(const report_batch& x) {
   return check_folders(x, owner);
 }
 
+std::string_view to_string(meeting_kind x) noexcept {
+  return x == meeting_kind::barrier ? "barrier" : "broadcast";
+}
+
 } // namespace troupe::internal

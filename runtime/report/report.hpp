@@ -3,11 +3,13 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "troupe/runtime/checkpoint/checkpoint.hpp"
 #include "troupe/runtime/each_field.hpp"
 #include "troupe/runtime/error.hpp"
+#include "troupe/runtime/inspect_as.hpp"
 #include "troupe/runtime/metrics/packed_metrics.hpp"
 
 namespace troupe {
@@ -79,6 +81,16 @@ TROUPE_INSPECT(report_batch, index, values, parts, step_s, wait_s, stop_request)
 /// Refuses parts that do not form one checkpoint: names that differ between
 /// ranks, and a file that two ranks add. The error names ranks and names.
 expected<void> check_parts(const report_batch& x);
+
+/// What ranks do together through the control plane, reports aside.
+enum class meeting_kind : std::uint8_t { barrier, broadcast };
+
+std::string_view to_string(meeting_kind x) noexcept;
+
+template <class Inspector>
+bool inspect(Inspector& f, meeting_kind& x) {
+  return inspect_enum(f, x, meeting_kind::broadcast);
+}
 
 } // namespace internal
 

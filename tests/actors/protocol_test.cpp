@@ -143,7 +143,7 @@ void for_each_sample(F f) {
   f(report_committed{12, "/c", stop_notice{13, "text", 14}});
   f(stop_notice{13, "text", 14});
   f(reports_awaited{2, 1});
-  f(join_barrier{2, 1, 3, true, "payload", problem});
+  f(join_barrier{2, 1, 3, meeting_kind::broadcast, "payload", problem});
   f(barrier_released{"payload"});
   f(get_checkpoints{7, "best"});
   f(checkpoint_list{{{at_c, {{"x", 1}}, 12, 2}}, true});
@@ -201,10 +201,13 @@ void for_each_sample(F f) {
   f(host_snapshots{2, {shown}});
   f(show_stacks{2, {1}});
   f(stacks_shown{2, {1}});
-  f(host_calls{2,
-               {{{}, 3, report{2, one_report, false}},
-                {{}, 4, join_barrier{2, 1, 3, true, "payload", problem}},
-                {{}, 5, reports_awaited{2, 1}}}});
+  f(host_calls{
+    2,
+    {{{}, 3, report{2, one_report, false}},
+     {{},
+      4,
+      join_barrier{2, 1, 3, meeting_kind::broadcast, "payload", problem}},
+     {{}, 5, reports_awaited{2, 1}}}});
   f(rank_loop_ended{2, {2, 1, problem, true}, true, {shown}});
   f(rank_disconnected{2, 1});
   f(agent_hello{{1,

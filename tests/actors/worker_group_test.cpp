@@ -219,9 +219,9 @@ TEST_F(worker_group_test, a_barrier_opens_once_every_rank_is_there) {
 TEST_F(worker_group_test, a_broadcast_gives_every_rank_what_rank_0_has) {
   start_all();
   auto first = system.ask<barrier_released>(
-    ranks.agent, join_barrier{3, 0, 0, true, "from zero"});
+    ranks.agent, join_barrier{3, 0, 0, meeting_kind::broadcast, "from zero"});
   auto second = system.ask<barrier_released>(
-    ranks.agent, join_barrier{3, 1, 0, true, "from one"});
+    ranks.agent, join_barrier{3, 1, 0, meeting_kind::broadcast, "from one"});
   for (auto& x : {first, second}) {
     ASSERT_TRUE(x->value);
     EXPECT_EQ(x->value->payload, "from zero");
@@ -231,8 +231,8 @@ TEST_F(worker_group_test, a_broadcast_gives_every_rank_what_rank_0_has) {
 TEST_F(worker_group_test, ranks_in_different_collectives_fail_with_both_named) {
   start_all();
   auto first = system.ask<barrier_released>(ranks.agent, join_barrier{3, 0, 0});
-  auto second =
-    system.ask<barrier_released>(ranks.agent, join_barrier{3, 1, 0, true, {}});
+  auto second = system.ask<barrier_released>(
+    ranks.agent, join_barrier{3, 1, 0, meeting_kind::broadcast, {}});
   EXPECT_TRUE(first->failure);
   EXPECT_EQ(second->failure.code, ec::conflict);
   ranks.kill(0, SIGKILL);
@@ -297,9 +297,9 @@ TEST_F(worker_group_test, a_broadcast_that_rank_0_refuses_fails_on_every_rank) {
   start_all();
   error too_large{ec::invalid_argument, "too large"};
   auto first = system.ask<barrier_released>(
-    ranks.agent, join_barrier{3, 0, 0, true, {}, too_large});
-  auto second =
-    system.ask<barrier_released>(ranks.agent, join_barrier{3, 1, 0, true});
+    ranks.agent, join_barrier{3, 0, 0, meeting_kind::broadcast, {}, too_large});
+  auto second = system.ask<barrier_released>(
+    ranks.agent, join_barrier{3, 1, 0, meeting_kind::broadcast});
   for (auto& x : {first, second})
     EXPECT_EQ(x->failure, (error{ec::invalid_argument,
                                  "rank 0 refused broadcast 0: too large"}));

@@ -47,7 +47,7 @@ struct driver_args {
 struct driver_start {
   run_observer_actor callbacks; ///< Invalid: the run has none.
   std::size_t callback_queue = 64;
-  int world_size = 1; ///< Of an elastic run, the largest.
+  int world_size = 1; ///< As planned: hosts may be missing, guests may come.
   /// Asked about each report once it is stored; see `run_surroundings`.
   stop_judge::report_judge enough;
 };
@@ -206,8 +206,8 @@ struct driver_state {
   /// way ends.
   std::optional<std::uint64_t> gone_attempt;
   std::set<std::string_view> noted_refusals; ///< By names of events.
-  /// Why the last attempt was left.
-  std::string last_left_for = "not all hosts have come";
+  /// If the next attempt has fewer ranks: how the last one ended.
+  std::string fewer_ranks_for = "not all hosts have come";
   std::size_t callbacks_under_way = 0;
   std::vector<follower> followers;
   std::map<int, caf::actor> mailboxes; ///< By rank, of this attempt.

@@ -12,9 +12,10 @@ void driver_state::started(const attempt_started& x) {
   auto is_news =
     machine->state() == run_state::scheduling && x.attempt == begun->attempt;
   if (is_news && x.world_size != world_size) {
-    note_event(
-      "world_resized",
-      {{"from", world_size}, {"to", x.world_size}, {"why", last_left_for}});
+    auto why =
+      x.world_size > world_size ? "more hosts are here" : fewer_ranks_for;
+    note_event("world_resized",
+               {{"from", world_size}, {"to", x.world_size}, {"why", why}});
     args.monitor->note(concat("attempt ", x.attempt, " has ", x.world_size,
                               " ranks instead of ", world_size));
     world_size = x.world_size;
@@ -43,8 +44,10 @@ void driver_state::failed(attempt_failed& x) {
   close_group();
   auto end = end_of(x, error_of(x.ranks).message);
   auto& reason = end.reason.message;
-  if (x.left_for.empty())
+  if (x.left_for.empty()) {
+    fewer_ranks_for = reason;
     note_event("ranks_failed", {{"reason", reason}, {"started", x.started}});
+  }
   if (!x.ranks.empty())
     call_back(after_exception{args.context.id, x.attempt, std::move(x.ranks)});
   announce(group_ended{args.context.id, x.attempt, end.reason});
@@ -58,7 +61,7 @@ void driver_state::failed(attempt_failed& x) {
 
 void driver_state::apply_end(const run_event& x) {
   if (auto left = std::get_if<run_events::ranks_left>(&x)) {
-    last_left_for = left->why;
+    fewer_ranks_for = left->why;
     note_event("attempt_left", {{"reason", left->why}});
     args.monitor->note(
       concat("attempt ", left->attempt, " is continued: ", left->why));

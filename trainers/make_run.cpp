@@ -67,6 +67,11 @@ expected<group_plan> plan_of(const run_request& request,
   return plan;
 }
 
+/// Without guests; one if it has no workers.
+int planned_ranks(const run_request& x) {
+  return std::max(ranks_in(shares_of(x)), 1);
+}
+
 /// The context for callbacks of the run of *request* (resolved) in *store*.
 run_context context_of(const run_request& request, const run_store& store) {
   run_context x;
@@ -74,7 +79,7 @@ run_context context_of(const run_request& request, const run_store& store) {
   x.path = store.path();
   x.start_time = run_context::clock::now();
   x.id = store.description().id;
-  x.world_size = world_size_of(request.scaling);
+  x.world_size = planned_ranks(request);
   x.config = request.loop.config_text;
   return x;
 }
@@ -465,7 +470,7 @@ driver_start run_starter::start_of_driver() {
   driver_start start;
   start.callbacks = spawn_callbacks();
   start.callback_queue = static_cast<std::size_t>(request_.run.callback_queue);
-  start.world_size = world_size_of(request_.scaling);
+  start.world_size = planned_ranks(request_);
   start.enough = std::move(around_.enough);
   return start;
 }

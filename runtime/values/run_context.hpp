@@ -21,7 +21,7 @@ struct run_context {
   fs::path path;  ///< Absolute folder of the run.
   std::string id; ///< 32 hex digits; it stays the same over restarts.
   std::uint64_t attempt = 0;
-  int world_size = 0;
+  int world_size = 0; ///< As planned: attempts of an elastic run may differ.
   /// Of the current report, or of the last one that callbacks received. With
   /// `id` and `attempt` it identifies reports that come twice (`after_report`).
   std::uint64_t report_index = 0;

@@ -387,6 +387,12 @@ TEST_F(driver_test, a_run_of_another_size_says_so) {
   EXPECT_THAT(journal_lines(), Contains("world_resized"));
   EXPECT_THAT(bytes_of(store->folder().journal_file()),
               HasSubstr(R"("why":"h1 is lost")"));
+  send_anonymous(driver, attempt_ended{1, false, false, "a host has come"});
+  system.settle();
+  send_anonymous(driver, attempt_started{2, 2});
+  system.settle();
+  EXPECT_THAT(bytes_of(store->folder().journal_file()),
+              HasSubstr(R"("why":"more hosts are here")"));
 }
 
 } // namespace troupe::internal::test

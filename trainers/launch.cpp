@@ -161,8 +161,11 @@ void find_launch(int argc, const char* const* argv) {
     std::exit(static_cast<int>(agent_exit::never));
   }
   auto& found = *mine.environment;
-  if (found.role == launch_role::agent)
+  if (found.role == launch_role::agent) {
+    if (found.engine == launch_engine::tickets)
+      say(found.found);
     be_agent(*arguments, found);
+  }
   if (found.role == launch_role::extra_task
       || found.engine != launch_engine::none || found.is_odd)
     say(found.found);

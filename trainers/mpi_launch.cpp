@@ -126,6 +126,12 @@ agent_exit serve_mpi() {
   auto session = pmix_session::open();
   if (!session)
     return failed(session.error());
+  // Not every launcher has it in the environment.
+  if ((*session)->local_rank() > 0) {
+    std::fprintf(stderr, "troupe: mpirun: this process ends: its host has a "
+                         "task already\n");
+    return agent_exit::done;
+  }
   if (auto ok = await_driver(**session); !ok)
     return failed(ok.error());
   for (int run = 0;; ++run) {

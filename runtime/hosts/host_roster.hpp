@@ -73,8 +73,9 @@ public:
   std::string sharing(std::size_t host) const;
 
   /// The agent of *host* has checked it, and found *problem* or none; see
-  /// `asks_again`. Nothing if another agent has the host by now. *address*:
-  /// another one than that of its connection.
+  /// `asks_again`. No problem is final for a host that was here before. Nothing
+  /// if another agent has the host by now. *address*: another one than that of
+  /// its connection.
   std::optional<host_decisions> checked(std::size_t host,
                                         std::uint64_t incarnation,
                                         const error& problem, time_point now,

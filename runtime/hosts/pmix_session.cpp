@@ -28,6 +28,7 @@ struct process_name {
 enum class value_type : std::uint16_t {
   text = 3,
   integer = 6,
+  unsigned16 = 13,
   unsigned32 = 14
 };
 
@@ -36,6 +37,7 @@ struct value {
   union {
     const char* text;
     int integer;
+    std::uint16_t unsigned16;
     std::uint32_t unsigned32;
     char any[24];
   };
@@ -138,6 +140,17 @@ expected<int> pmix_session::host_count() const {
   std::free(found);
   if (result < 1)
     return failure(ec::protocol, "PMIx: the number of hosts is missing");
+  return result;
+}
+
+int pmix_session::local_rank() const {
+  pmix::value* found = nullptr;
+  if (library_->get(&library_->own, "pmix.lrank", nullptr, 0, &found)
+      != pmix::success)
+    return 0;
+  auto result =
+    found->type == pmix::value_type::unsigned16 ? found->unsigned16 : 0;
+  std::free(found);
   return result;
 }
 

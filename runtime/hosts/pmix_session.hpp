@@ -31,6 +31,10 @@ public:
   /// How many hosts there are, this one included.
   expected<int> host_count() const;
 
+  /// The number of this process among those of its host; 0 if the server does
+  /// not know it.
+  int local_rank() const;
+
   expected<void> publish(const std::string& name, const std::string& text);
 
   /// The text of *name*, which may be published later: waits for that without

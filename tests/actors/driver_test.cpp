@@ -389,6 +389,7 @@ TEST_F(driver_test, a_run_of_another_size_says_so) {
               HasSubstr(R"("why":"h1 is lost")"));
   send_anonymous(driver, attempt_ended{1, false, false, "a host has come"});
   system.settle();
+  system.pass(ms{100}); // The second time without a report, it waits.
   send_anonymous(driver, attempt_started{2, 2});
   system.settle();
   EXPECT_THAT(bytes_of(store->folder().journal_file()),

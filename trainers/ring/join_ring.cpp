@@ -27,6 +27,9 @@ using join_clock = std::chrono::steady_clock;
 constexpr std::size_t max_visitors = 16;
 constexpr std::chrono::seconds greeting_limit{5};
 
+/// Connections that are taken before those that are there get their turn.
+constexpr int max_accepts = 4;
+
 /// Between two calls of a neighbor that does not answer.
 constexpr std::chrono::milliseconds call_pause{200};
 
@@ -133,7 +136,9 @@ private:
   // -- from the previous host -------------------------------------------------
 
   void take_visitors() {
-    while (!links_.previous && join_clock::now() >= next_visit_) {
+    for (int i = 0; i < max_accepts && !links_.previous
+                    && join_clock::now() >= next_visit_;
+         ++i) {
       unique_fd socket{::accept4(port_.socket(), nullptr, nullptr,
                                  SOCK_NONBLOCK | SOCK_CLOEXEC)};
       if (!socket) {
@@ -145,8 +150,8 @@ private:
       auto handshake = args_.security->begin(std::move(socket), true);
       if (!handshake)
         continue;
-      if (visitors_.size() == max_visitors)
-        drop_visitor();
+      if (visitors_.size() == max_visitors && !drop_visitor())
+        continue;
       visitors_.emplace_back(
         std::move(*handshake), false,
         greeting_of(leaders_[previous_index()].token, index_),
@@ -156,10 +161,17 @@ private:
   }
 
   /// Makes room: the neighbor speaks at once, so it is none of the silent ones.
-  void drop_visitor() {
-    auto silent = std::ranges::find_if(
+  /// Once it is known it is never dropped: it may not call again.
+  bool drop_visitor() {
+    auto dropped = std::ranges::find_if(
       visitors_, [](greeted_connection& x) { return x.is_silent(); });
-    visitors_.erase(silent != visitors_.end() ? silent : visitors_.begin());
+    if (dropped == visitors_.end())
+      dropped =
+        std::ranges::find_if(visitors_, [](auto& x) { return !x.is_known(); });
+    if (dropped == visitors_.end())
+      return false;
+    visitors_.erase(dropped);
+    return true;
   }
 
   void advance_visitors() {

@@ -53,6 +53,9 @@ public:
 
   bool is_greeted() const noexcept { return left_ == 0; }
 
+  /// Of the called one: whether the caller has shown that it is of this ring.
+  bool is_known() const noexcept { return left_ < 3; }
+
   /// Whether the other side has not said anything yet.
   bool is_silent() noexcept;
 

@@ -22,6 +22,9 @@ expected<void> ring_thread::start(host_ring::ticket last) {
   }
   {
     std::lock_guard guard{mutex_};
+    // Jobs since its last one were run by the caller.
+    if (done_ >= wanted_)
+      done_ = last - 1;
     wanted_ = last;
   }
   changed_.notify_all();

@@ -214,10 +214,12 @@ public:
                                 internal::tensors_in(current_->data));
       auto before =
         k == 0 ? loader_->state().cursor : order_.cursor_after(k - 1);
-      loader_->sampler_.advance(order_.cursor_after(k));
+      auto after = order_.cursor_after(k);
+      loader_->sampler_.advance(after);
       if (loader_->options_.tail != tail::no_padding
-          && !loader_->options_.batches)
-        loader_->in_batch_ = loader_->state().cursor - before;
+          && !loader_->options_.batches) // Padding does not count.
+        loader_->in_batch_ =
+          std::min(after, loader_->sampler_.samples()) - before;
       show_progress();
     } else {
       loader_->in_batch_ = -1;

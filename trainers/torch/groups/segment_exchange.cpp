@@ -119,6 +119,11 @@ void segment_exchange::open(collective_fingerprint fingerprint,
   compare_fingerprints();
 }
 
+void segment_exchange::grant(std::chrono::milliseconds grace) noexcept {
+  deadline_ = std::chrono::steady_clock::now()
+              + std::min(timeout_, longest_timeout) + grace;
+}
+
 void segment_exchange::meet() {
   if (segment_.aborted())
     fail(segment_.abort_reason());

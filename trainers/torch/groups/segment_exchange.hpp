@@ -54,9 +54,10 @@ public:
   /// The collective is over for this rank, successful or not.
   void close() noexcept;
 
-  /// Later waits of this collective may last *grace* longer, so that another
-  /// rank with the same limit fails first and names the cause.
-  void grant(std::chrono::milliseconds grace) noexcept { deadline_ += grace; }
+  /// Later waits of this collective may last the limit of `open` and *grace*
+  /// from now on, so that another rank with the same limit, which has entered
+  /// the collective before, fails first and names the cause.
+  void grant(std::chrono::milliseconds grace) noexcept;
 
   /// Ends this rank's part because of *reason*, which came from elsewhere; all
   /// calls throw it from now on.

@@ -185,6 +185,16 @@ TEST(data_loader_test, stacks_samples_into_batches) {
             (std::vector<std::int64_t>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}));
 }
 
+TEST(data_loader_test, counts_no_samples_that_are_left_out) {
+  auto context = make_context();
+  auto loader = prepare_data_loader(context, counting_dataset{7},
+                                    {.batch_size = 2, .tail = tail::drop_last});
+  for (auto& batch : loader) {
+    (void) batch;
+    EXPECT_EQ(loader.samples_in_batch(), 2);
+  }
+}
+
 TEST(data_loader_test, gives_the_same_with_and_without_threads) {
   auto context = make_context();
   data_loader_options options{.batch_size = 3, .shuffle = true, .seed = 4};

@@ -249,6 +249,17 @@ TEST(hierarchical_group_test, ranks_of_two_hosts_that_differ_learn_it) {
   EXPECT_EQ(failures, nothing);
 }
 
+// A leader that enters long after the others still fails before them.
+TEST(hierarchical_group_test, the_limit_of_others_begins_when_all_are_there) {
+  auto segment = *shared_segment::create(1);
+  segment_exchange exchange{*shared_segment::attach(segment.descriptor()), 0,
+                            0};
+  exchange.open({.kind = collective_kind::barrier}, 60s);
+  auto all_are_there = std::chrono::steady_clock::now();
+  exchange.grant(5s);
+  EXPECT_GE(exchange.deadline(), all_are_there + 65s);
+}
+
 TEST(hierarchical_group_test, names_the_host_that_is_late) {
   test::hierarchical_meeting_place place{4, false};
   std::latch over{4};

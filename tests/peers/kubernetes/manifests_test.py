@@ -128,6 +128,8 @@ class ManifestsTest(unittest.TestCase):
             self.assertEqual(set(volumes), set(mounts))
             self.assertEqual(volumes["ticket"]["secret"]["defaultMode"], 0o400)
             self.assertEqual(variables_of(job)["TROUPE_TICKET"], mounts["ticket"])
+            port = int(variables_of(job)["TROUPE_DRIVER"].split(":")[1])
+            self.assertEqual([x["containerPort"] for x in container_of(job)["ports"]], [port])
 
     def test_each_pod_knows_how_long_it_has_to_leave(self):
         for job in self.jobs:
@@ -136,8 +138,6 @@ class ManifestsTest(unittest.TestCase):
     def test_the_set_does_not_start_again_what_would_fail_alike(self):
         (rule,) = self.jobset["spec"]["failurePolicy"]["rules"]
         self.assertEqual((rule["action"], rule["onJobFailureReasons"]), ("FailJobSet", ["PodFailurePolicy"]))
-            port = int(variables_of(job)["TROUPE_DRIVER"].split(":")[1])
-            self.assertEqual([x["containerPort"] for x in container_of(job)["ports"]], [port])
 
     def test_the_end_of_the_driver_is_that_of_the_job(self):
         # The agent of a pod that was replaced may come too late to learn of it.

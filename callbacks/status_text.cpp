@@ -124,7 +124,7 @@ std::string live_text(const run_status& x, double elapsed_s, int columns) {
   if (x.progress)
     text += " | " + progress_text(*x.progress);
   if (x.callback_queue > 0)
-    text += concat(" | ", x.callback_queue, " wait for callbacks");
+    text += " | " + counted(x.callback_queue, "unanswered callback call");
   return with_metrics(std::move(text), x, " | ", columns);
 }
 

@@ -33,7 +33,7 @@ using run_control_actor = caf::typed_actor<
   // Ends the run in one of three ways.
   caf::result<void>(finish_run), caf::result<void>(preempt_run),
   caf::result<void>(abort_run),
-  // Changes how many events may wait for callbacks.
+  // Changes how many calls to callbacks may be without an answer.
   caf::result<void>(resize_callback_queue),
   // Answers at once from memory.
   caf::result<run_status>(get_status),

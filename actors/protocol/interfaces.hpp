@@ -31,7 +31,7 @@ using driver_actor = caf::typed_actor<
   caf::result<void>(preempt_run),
   // Anyone ends it as finished, with its next report.
   caf::result<void>(finish_run),
-  // Anyone changes how many events may wait for callbacks.
+  // Anyone changes how many calls to callbacks may be without an answer.
   caf::result<void>(resize_callback_queue),
   // Anyone asks how the run is; answers at once from memory.
   caf::result<run_status>(get_status),

@@ -144,7 +144,7 @@ void run_gauges::write_status(prometheus_text& out,
         now.reports_per_second);
   gauge("troupe_elapsed_seconds", "Time since this driver started.",
         now.elapsed_s);
-  gauge("troupe_callback_queue", "Reports that wait for callbacks.",
+  gauge("troupe_callback_queue", "Calls to callbacks without an answer.",
         now.callback_queue);
   out.family("troupe_callback_seconds_total", "counter",
              "Seconds spent in callbacks.");

@@ -106,7 +106,8 @@ struct run_config {
   /// `as_callback` and `callback_at` of "troupe/actors.hpp".
   std::vector<std::shared_ptr<const callback_actor>> callback_actors;
   troupe::callback_errors callback_errors = troupe::callback_errors::log;
-  /// Report batches that may wait for callbacks before `report()` is held back.
+  /// Calls to callbacks that may be without an answer before `report()` is held
+  /// back.
   int callback_queue = 64;
   /// A callback that has not returned for this long is named on the console,
   /// again after each such period. Zero: never.

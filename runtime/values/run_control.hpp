@@ -85,7 +85,8 @@ public:
   /// Ends the run as aborted, with time for its ranks to leave.
   void abort(std::string reason) const;
 
-  /// Changes how many events may wait for callbacks before `report()` waits.
+  /// Changes how many calls to callbacks may be without an answer before
+  /// `report()` waits.
   void resize_callback_queue(std::uint64_t places) const;
 
   /// Whether both belong to one run.

@@ -119,7 +119,7 @@ struct run_status {
   double elapsed_s = 0; ///< Seconds since this driver began.
   /// Looked up about once a second; nothing between two passes.
   std::optional<epoch_progress> progress;
-  std::uint64_t callback_queue = 0; ///< Batches that wait for callbacks.
+  std::uint64_t callback_queue = 0; ///< Calls to callbacks without an answer.
   double callback_s = 0;            ///< Seconds spent in callbacks so far.
   /// The same per callback, in the order of their calls: classes, then actors.
   std::vector<callback_time> callbacks;

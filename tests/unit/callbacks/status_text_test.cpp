@@ -31,6 +31,14 @@ TEST(report_text_test, shows_no_rate_in_the_first_second) {
   EXPECT_EQ(report_text(x, 80), "report 59, 0.9 s");
 }
 
+TEST(live_text_test, counts_the_calls_to_callbacks_without_an_answer) {
+  run_status x{.state = run_state::running, .reports = 3};
+  EXPECT_EQ(live_text(x, 0.5, 80), "running, attempt 0 | 3 reports | 0.5 s");
+  x.callback_queue = 2;
+  EXPECT_EQ(live_text(x, 0.5, 80), "running, attempt 0 | 3 reports | 0.5 s | 2 "
+                                   "unanswered callback calls");
+}
+
 TEST(run_summary_test, shows_errors_of_several_lines) {
   run_summary summary{
     .outcome = run_state::errored,

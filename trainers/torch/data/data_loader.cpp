@@ -10,6 +10,7 @@
 
 #include "troupe/trainers/rank_link.hpp"
 #include "troupe/trainers/torch/groups/data_plane.hpp"
+#include "troupe/trainers/torch/throw_invalid_argument.hpp"
 
 namespace troupe::internal {
 
@@ -26,16 +27,15 @@ void use_no_operator_threads() {
 }
 
 c10::Device check_loader_options(train_context& context,
-                                 const data_loader_options& options) {
-  auto refuse = [](const char* what, int value, int least) {
-    throw train_error{
-      {ec::invalid_argument, c10::str("data_loader_options.", what, " is ",
-                                      value, ", below ", least)}};
+                                 const data_loader_options& options,
+                                 const char* type) {
+  auto at_least = [type](int value, int least, const char* name) {
+    if (value < least)
+      throw_invalid_argument(type, "::", name, " is ", value,
+                             ", but must be at least ", least);
   };
-  if (options.workers < 0)
-    refuse("workers", options.workers, 0);
-  if (options.prefetch < 1)
-    refuse("prefetch", options.prefetch, 1);
+  at_least(options.workers, 0, "workers");
+  at_least(options.prefetch, 1, "prefetch");
   // A loop that was not started by a torch trainer has no device.
   using plane_type = std::shared_ptr<torch_data_plane>;
   auto* plane = std::any_cast<plane_type>(&rank_access{context}.data_plane());

@@ -275,9 +275,10 @@ auto data_loader<Dataset>::begin() -> iterator {
 namespace internal {
 
 /// The device for batches under *options*; throws `train_error` for options out
-/// of range.
+/// of range, as those of *type*, the struct that the user filled in.
 c10::Device check_loader_options(train_context& context,
-                                 const data_loader_options& options);
+                                 const data_loader_options& options,
+                                 const char* type = "data_loader_options");
 
 /// Throws `train_error` if *samples*, those of a *dataset*, are 0: an epoch
 /// would train nothing.

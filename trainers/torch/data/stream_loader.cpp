@@ -14,10 +14,13 @@ std::vector<std::int64_t> sum_over_ranks(train_context& context,
   return x;
 }
 
-data_loader_options common_options(const stream_loader_options& x) {
-  return {.workers = x.workers,
-          .prefetch = x.prefetch,
-          .move_to_device = x.move_to_device};
+c10::Device check_loader_options(train_context& context,
+                                 const stream_loader_options& options) {
+  return check_loader_options(context,
+                              {.workers = options.workers,
+                               .prefetch = options.prefetch,
+                               .move_to_device = options.move_to_device},
+                              "stream_loader_options");
 }
 
 } // namespace troupe::internal

@@ -322,7 +322,9 @@ private:
 
 namespace internal {
 
-data_loader_options common_options(const stream_loader_options& x);
+/// As of a `data_loader`.
+c10::Device check_loader_options(train_context& context,
+                                 const stream_loader_options& options);
 
 } // namespace internal
 
@@ -338,8 +340,7 @@ stream_loader<Dataset>
 prepare_data_loader(train_context& context,
                     std::shared_ptr<const Dataset> dataset,
                     const stream_loader_options& options = {}) {
-  auto device =
-    internal::check_loader_options(context, internal::common_options(options));
+  auto device = internal::check_loader_options(context, options);
   return {context, std::move(dataset), options, device};
 }
 

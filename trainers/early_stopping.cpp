@@ -28,6 +28,7 @@ bool early_stopping::step(const metrics& values) {
 }
 
 bool early_stopping::step(double value) {
+  state_.reason.clear();
   auto what = options_.monitor.empty() ? std::string{"the value"}
                                        : "'" + options_.monitor + "'";
   what += " is " + to_string(metric_value{value});

@@ -65,7 +65,8 @@ public:
   std::optional<double> best() const noexcept { return state_.best; }
   /// Values since then.
   int waited() const noexcept { return state_.waited; }
-  /// Why to end the training, in one sentence; empty if it should continue.
+  /// Why the last `step` says to end the training, in one sentence; empty if it
+  /// should continue.
   const std::string& reason() const noexcept { return state_.reason; }
 
   const early_stopping_options& options() const noexcept { return options_; }

@@ -37,6 +37,15 @@ TEST(early_stopping_test, what_is_not_finite_ends_at_once_if_checked) {
   EXPECT_FALSE((early_stopping{{.check_finite = false}}.step(nan)));
 }
 
+TEST(early_stopping_test, a_later_value_that_improves_leaves_no_reason) {
+  early_stopping stopping;
+  EXPECT_TRUE(stopping.step(std::numeric_limits<double>::quiet_NaN()));
+  EXPECT_NE(stopping.reason(), "");
+  EXPECT_FALSE(stopping.step(1));
+  EXPECT_EQ(stopping.reason(), "");
+  EXPECT_EQ(stopping.state().reason, "");
+}
+
 TEST(early_stopping_test, refuses_options_out_of_range) {
   EXPECT_THROW((early_stopping{{.patience = -1}}), train_error);
   EXPECT_THROW((early_stopping{{.min_delta = -1}}), train_error);

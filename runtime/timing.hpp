@@ -43,6 +43,10 @@ inline retry_delay::duration with_jitter(retry_delay::duration delay,
                                                              * (random / 2));
 }
 
+/// Longer limits that a user may set count as this one: clocks would overflow.
+inline constexpr std::chrono::milliseconds longest_limit =
+  std::chrono::hours{24 * 365 * 10};
+
 /// What comes this much late was delayed by the process: a signal had stopped
 /// it, or the machine slept. A busy host delays less.
 inline constexpr std::chrono::milliseconds standstill_margin{1000};

@@ -6,6 +6,7 @@
 #include "troupe/actors/compat/messaging.hpp"
 #include "troupe/actors/mailbox_relay.hpp"
 #include "troupe/runtime/text.hpp"
+#include "troupe/runtime/timing.hpp"
 #include "troupe/trainers/actor_link.hpp"
 #include "troupe/trainers/mail_queue.hpp"
 
@@ -14,9 +15,6 @@ namespace troupe {
 using namespace internal;
 
 namespace {
-
-/// A longer limit on a wait is none.
-constexpr std::chrono::hours longest_limit{10 * 365 * 24};
 
 /// The link of *context*, which *call* needs.
 actor_link& link_of(train_context& context, const char* call) {

@@ -12,6 +12,7 @@
 #include "troupe/runtime/environment.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/text.hpp"
+#include "troupe/runtime/timing.hpp"
 
 namespace troupe {
 
@@ -39,10 +40,6 @@ expected<void> validate(const checkpoint_config& x) {
 }
 
 namespace {
-
-/// Longer limits are cut to this one: clocks would overflow.
-constexpr std::chrono::milliseconds longest_limit =
-  std::chrono::hours{24 * 365 * 10};
 
 expected<void> validate_name(const std::string& name) {
   auto bad = [](unsigned char c) { return c == '/' || c < 0x20 || c == 0x7f; };

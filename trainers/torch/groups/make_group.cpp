@@ -11,6 +11,7 @@
 #include "troupe/runtime/process/descriptor.hpp"
 #include "troupe/runtime/process/forked_process.hpp"
 #include "troupe/runtime/text.hpp"
+#include "troupe/runtime/timing.hpp"
 #include "troupe/trainers/rank_link.hpp"
 #include "troupe/trainers/torch/groups/abortable_group.hpp"
 #include "troupe/trainers/torch/groups/c10d_groups.hpp"
@@ -46,7 +47,7 @@ torch_config checked(const train_context& context, torch_config config) {
   if (config.timeout <= std::chrono::milliseconds::zero())
     refuse(context, ec::invalid_argument, "torch_config::timeout is ",
            duration_text(config.timeout), ", but must be positive");
-  config.timeout = std::min(config.timeout, longest_timeout);
+  config.timeout = std::min(config.timeout, longest_limit);
   return config;
 }
 

@@ -11,8 +11,8 @@
 #include "troupe/runtime/process/shared_segment.hpp"
 #include "troupe/runtime/process/usable_cores.hpp"
 #include "troupe/runtime/text.hpp"
+#include "troupe/runtime/timing.hpp"
 #include "troupe/trainers/torch/groups/reduction.hpp"
-#include "troupe/trainers/torch/groups/torch_config.hpp"
 #include "troupe/trainers/train_context.hpp"
 
 namespace troupe::internal {
@@ -105,7 +105,7 @@ void segment_exchange::open(collective_fingerprint fingerprint,
   fingerprint_ = fingerprint;
   timeout_ = timeout;
   deadline_ =
-    std::chrono::steady_clock::now() + std::min(timeout, longest_timeout);
+    std::chrono::steady_clock::now() + std::min(timeout, longest_limit);
   segment_.activity(rank_).enter_collective();
   // Two fingerprints and payloads suffice: no rank shows the next but one
   // before all have shown the next and so have read this one.
@@ -121,7 +121,7 @@ void segment_exchange::open(collective_fingerprint fingerprint,
 
 void segment_exchange::grant(std::chrono::milliseconds grace) noexcept {
   deadline_ = std::chrono::steady_clock::now()
-              + std::min(timeout_, longest_timeout) + grace;
+              + std::min(timeout_, longest_limit) + grace;
 }
 
 void segment_exchange::meet() {

@@ -21,14 +21,6 @@ enum class backend : std::uint8_t {
 
 std::string_view to_string(backend x) noexcept;
 
-namespace internal {
-
-/// Longer limits are cut to this one: clocks would overflow.
-inline constexpr std::chrono::milliseconds longest_timeout =
-  std::chrono::hours{24 * 365 * 10};
-
-} // namespace internal
-
 /// How the ranks of a torch run communicate.
 struct torch_config {
   troupe::backend backend = troupe::backend::automatic;

@@ -51,8 +51,6 @@ public:
     early_stopping_options options,
     std::optional<bool> check_on_train_epoch_end = {});
 
-  const early_stopping& judge() const noexcept { return judge_; }
-
   metrics state_dict() const override;
   void load_state_dict(const metrics& saved) override;
 

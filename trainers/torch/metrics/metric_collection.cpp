@@ -99,11 +99,6 @@ prediction_metric& metric_collection::at(const std::string& key) {
   refuse_metric("collection", "has no metric '", key, "'");
 }
 
-std::size_t metric_collection::groups() const {
-  return static_cast<std::size_t>(std::count_if(
-    members_.begin(), members_.end(), [](auto& x) { return x.leads; }));
-}
-
 void metric_collection::insert(std::unique_ptr<prediction_metric> x,
                                std::string key) {
   if (key.empty())

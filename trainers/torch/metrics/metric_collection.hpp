@@ -86,9 +86,6 @@ public:
 
   std::size_t size() const noexcept { return members_.size(); }
 
-  /// Number of distinct states.
-  std::size_t groups() const;
-
 private:
   struct member {
     std::string key;

@@ -43,7 +43,7 @@ struct early_stopping_test : loop_test {
                prepare_data_loader(context, curve{4}, {.batch_size = 4}));
       result[static_cast<std::size_t>(context.rank())] = loop.current_epoch();
       if (context.rank() == 0)
-        reason = stopping->judge().reason();
+        reason = to_string(stopping->state_dict()["reason"]);
     });
     EXPECT_FALSE(x.error) << x.error->message;
     return result;

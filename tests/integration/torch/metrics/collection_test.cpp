@@ -47,17 +47,23 @@ TEST(collection_test, has_the_values_that_members_have_alone) {
 TEST(collection_test, keeps_equal_states_once) {
   auto scores = errors();
   EXPECT_EQ(scores.size(), 4);
-  EXPECT_EQ(scores.groups(), 3);
+  scores.at("mean_squared_error").update(torch::zeros({3}), torch::ones({3}));
+  EXPECT_EQ(scores.at("root_mean_squared_error").updates(), 1);
+  EXPECT_EQ(scores.at("mean_absolute_error").updates(), 0);
+  EXPECT_EQ(scores.at("r2_score").updates(), 0);
+  scores.reset();
   scores.update(torch::zeros({3}), torch::ones({3}));
   EXPECT_EQ(scores.at("root_mean_squared_error").updates(), 1);
   EXPECT_EQ(scores.at("root_mean_squared_error").value(), 1);
   scores.reset();
   EXPECT_EQ(scores.at("root_mean_squared_error").updates(), 0);
   multiclass_task three{.num_classes = 3};
-  EXPECT_EQ((metric_collection{accuracy{three}, precision{three}, recall{three},
-                               f1{three}}
-               .groups()),
-            1);
+  metric_collection counts{accuracy{three}, precision{three}, recall{three},
+                           f1{three}};
+  counts.at("accuracy")
+    .update(torch::tensor({0, 1, 2}), torch::tensor({0, 1, 1}));
+  for (auto name : {"accuracy", "precision", "recall", "f1"})
+    EXPECT_EQ(counts.at(name).updates(), 1) << name;
 }
 
 TEST(collection_test, returns_the_values_of_the_batch_alone) {

@@ -44,7 +44,6 @@ public:
   /// Answers without a value.
   ~open_answer();
 
-  bool is_open() const noexcept { return is_open_; }
   void give(caf::message x);
   void refuse(error reason);
 
@@ -72,9 +71,6 @@ public:
     : value(std::move(x)), answer_(std::move(answer)) {}
 
   T value;
-
-  /// Whether the sender waits for an answer.
-  bool is_request() const noexcept { return answer_.is_open(); }
 
   template <class Answer>
   void answer(Answer x) {

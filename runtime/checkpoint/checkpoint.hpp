@@ -68,9 +68,6 @@ public:
   /// that leads back to a folder around it or to one around *target*.
   expected<fs::path> to_directory(const fs::path& target) const;
 
-  /// A folder to read the files from; on local storage the checkpoint itself.
-  const fs::path& as_directory() const noexcept { return path_; }
-
   /// Gives *x* what was saved as *name*: see `train_state`. Throws
   /// `train_error` that names the file; then *x* has not changed.
   template <class T>

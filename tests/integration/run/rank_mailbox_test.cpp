@@ -47,6 +47,13 @@ void replacing_loop(train_context& context, const loop_plan& plan) {
   asked->answer(reply{context.rank()});
 }
 
+/// Answers a ping by the number of messages that came before it.
+void waiting_loop(train_context& context, const loop_plan&) {
+  rank_mailbox mailbox{context};
+  auto asked = mailbox.receive<ping>();
+  asked.answer(reply{context.rank(), static_cast<int>(mailbox.waiting())});
+}
+
 /// What a service without Troupe's settings has.
 struct plain_config : caf::actor_system_config {
   plain_config() {
@@ -276,6 +283,23 @@ TEST_F(rank_mailbox_test, a_rank_has_one_mailbox_at_a_time) {
   ASSERT_TRUE(answer) << answer.error().message;
   EXPECT_EQ(run->wait().status, run_status_kind::finished);
   EXPECT_THAT(bytes_of(note), HasSubstr("rank 0 has a mailbox"));
+}
+
+TEST_F(rank_mailbox_test, a_loop_sees_how_many_messages_wait_for_it) {
+  auto run =
+    data_parallel_trainer{waiting_loop,
+                          loop_plan{},
+                          {.scaling = {.num_workers = 1}, .run = config("run")}}
+      .start(system);
+  ASSERT_TRUE(run) << run.error().message;
+  rank_watch watch{system, run->control()};
+  auto rank = watch.all().ranks.at(0);
+  for (auto i = 0; i < 3; ++i)
+    send_anonymous(rank, question{i, {}});
+  auto answer = ask(self, rank, ping{});
+  ASSERT_TRUE(answer) << answer.error().message;
+  EXPECT_EQ(answer->number, 3);
+  EXPECT_EQ(run->wait().status, run_status_kind::finished);
 }
 
 TEST_F(rank_mailbox_test, a_message_is_one_value) {

@@ -59,6 +59,10 @@ std::optional<mail> mail_queue::take_locked(caf::type_id_t type) {
 
 bool mail_queue::is_ready(caf::type_id_t type) const {
   std::lock_guard guard{mutex_};
+  return is_ready_locked(type);
+}
+
+bool mail_queue::is_ready_locked(caf::type_id_t type) const {
   auto found = waiting_.find(type);
   return has_ended_ || (found != waiting_.end() && !found->second.empty());
 }
@@ -66,10 +70,7 @@ bool mail_queue::is_ready(caf::type_id_t type) const {
 void mail_queue::wait(caf::type_id_t type,
                       std::optional<clock::time_point> deadline) {
   std::unique_lock lock{mutex_};
-  auto is_over = [&] {
-    auto found = waiting_.find(type);
-    return has_ended_ || (found != waiting_.end() && !found->second.empty());
-  };
+  auto is_over = [&] { return is_ready_locked(type); };
   if (deadline)
     changed_.wait_until(lock, *deadline, is_over);
   else

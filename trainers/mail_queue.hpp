@@ -66,6 +66,7 @@ public:
 
 private:
   std::optional<mail> take_locked(caf::type_id_t type);
+  bool is_ready_locked(caf::type_id_t type) const;
   void took(bool is_empty);
   void call(const handler& f, mail& x);
 

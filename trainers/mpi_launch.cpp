@@ -54,8 +54,7 @@ driver_session& own_session() {
 }
 
 agent_exit failed(const error& reason) {
-  std::fprintf(stderr, "troupe: the agent of this host ends: %s\n",
-               reason.message.c_str());
+  print_agent_end(reason.message);
   return agent_exit::never;
 }
 

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <memory>
@@ -411,8 +410,7 @@ agent_outcome run_node_agent(const agent_orders& orders) {
     end = {agent_exit::try_again, caught("the agent failed").message};
   }
   if (!end.why.empty())
-    std::fprintf(stderr, "troupe: the agent of this host ends: %s\n",
-                 end.why.c_str());
+    print_agent_end(end.why);
   return {end.code, has_to_leave};
 }
 

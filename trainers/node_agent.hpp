@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstdio>
 #include <string>
 
 namespace troupe::internal {
@@ -30,5 +31,11 @@ struct agent_outcome {
 /// Has the ranks of this host for a driver elsewhere, until that ends. Call
 /// after `init_spawner`. Prints a line on standard error unless all went well.
 agent_outcome run_node_agent(const agent_orders& orders);
+
+/// Prints that line.
+inline void print_agent_end(const std::string& why) {
+  std::fprintf(stderr, "troupe: the agent of this host ends: %s\n",
+               why.c_str());
+}
 
 } // namespace troupe::internal

@@ -32,6 +32,24 @@ std::string rate_text(double per_second) {
 /// Too short for a rate.
 constexpr double shortest_time_s = 1;
 
+/// The metrics that fit into *columns*, at least one, and the number of others:
+/// "acc=0.9 loss=0.3 + 996 more".
+std::string metrics_text(const metrics& x, int columns) {
+  std::string text;
+  auto left = x.size();
+  for (auto& [name, value] : x) {
+    auto next = (text.empty() ? "" : " ") + fit_to_line(name, widest) + '='
+                + fit_to_line(to_string(value), widest);
+    auto more = left > 1 ? concat(" + ", left - 1, " more") : "";
+    // The first metric is always shown, or the line would show none.
+    if (!text.empty() && display_width(text + next + more) > columns)
+      return concat(text, " + ", left, " more");
+    text += next;
+    --left;
+  }
+  return text;
+}
+
 std::string with_metrics(std::string text, const run_status& x,
                          const char* separator, int columns) {
   if (x.last_metrics.empty())
@@ -73,22 +91,6 @@ std::string elapsed_text(double seconds) {
     std::snprintf(text.data(), text.size(), "%lld:%02lld:%02lld", whole / 3600,
                   whole / 60 % 60, whole % 60);
   return text.data();
-}
-
-std::string metrics_text(const metrics& x, int columns) {
-  std::string text;
-  auto left = x.size();
-  for (auto& [name, value] : x) {
-    auto next = (text.empty() ? "" : " ") + fit_to_line(name, widest) + '='
-                + fit_to_line(to_string(value), widest);
-    auto more = left > 1 ? concat(" + ", left - 1, " more") : "";
-    // The first metric is always shown, or the line would show none.
-    if (!text.empty() && display_width(text + next + more) > columns)
-      return concat(text, " + ", left, " more");
-    text += next;
-    --left;
-  }
-  return text;
 }
 
 std::string state_text(const run_status& x) {

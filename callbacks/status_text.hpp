@@ -23,10 +23,6 @@ std::string elapsed_text(double seconds);
 /// State, attempt and number of ranks: "running, attempt 0, 2 ranks".
 std::string state_text(const run_status& x);
 
-/// The metrics that fit into *columns*, at least one, and the number of others:
-/// "acc=0.9 loss=0.3 + 996 more".
-std::string metrics_text(const metrics& x, int columns);
-
 /// The last report, with the metrics that fit into *columns*:
 /// "report 12, 3.4/s, 1:05: loss=0.3". Below one in ten seconds the rate is a
 /// time: "one in 6:48".

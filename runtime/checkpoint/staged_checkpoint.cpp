@@ -48,13 +48,15 @@ bool take(std::string_view& text, file_entry& x) {
   return true;
 }
 
-} // namespace
-
-std::string internal::working_folder(std::uint64_t attempt, int rank,
-                                     std::uint64_t serial) {
+/// Folder in `checkpoints/` where a rank of *attempt* writes files that it has
+/// not reported yet; no two of one process have the same *serial*.
+std::string working_folder(std::uint64_t attempt, int rank,
+                           std::uint64_t serial) {
   return concat(run_layout::staging_prefix, attempt, "-rank_", rank, '-',
                 serial);
 }
+
+} // namespace
 
 std::string internal::staging_folder(std::uint64_t attempt,
                                      std::uint64_t index) {

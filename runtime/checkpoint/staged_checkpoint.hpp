@@ -16,11 +16,6 @@ class staged_checkpoint;
 
 namespace internal {
 
-/// Folder in `checkpoints/` where a rank of *attempt* writes files that it has
-/// not reported yet; no two of one process have the same *serial*.
-std::string working_folder(std::uint64_t attempt, int rank,
-                           std::uint64_t serial);
-
 /// Folder in `checkpoints/` that collects the files which the ranks of
 /// *attempt* sealed for report *index*. Both numbers are in the name, so that
 /// no attempt finds files of another.

@@ -113,6 +113,10 @@ expected<spawner_link> exec_spawner() {
   return spawner_link{std::move(mine), started.pid, std::move(started.process)};
 }
 
+namespace {
+
+/// Becomes the spawner and never returns if this process was started by
+/// `exec_spawner`; otherwise returns at once.
 void run_spawner_if_asked(rank_main entry) {
   const char* value = std::getenv(spawner_variable);
   if (!value)
@@ -128,7 +132,24 @@ void run_spawner_if_asked(rank_main entry) {
   spawner_loop{unique_fd{spawner_fd}, parent, entry}.run();
 }
 
-namespace {
+/// Forks a spawner; the calling process must have a single thread.
+expected<spawner_link> fork_spawner(rank_main entry) {
+  TROUPE_TRY(auto ends, spawner_sockets());
+  auto& [mine, theirs] = ends;
+  // Text still buffered would be printed by both processes.
+  std::cout.flush();
+  std::clog.flush();
+  std::fflush(nullptr);
+  auto parent = ::getpid();
+  auto pid = ::fork();
+  if (pid < 0)
+    return system_failure(ec::spawn, "cannot fork the spawner");
+  if (pid == 0) {
+    mine.reset();
+    spawner_loop{std::move(theirs), parent, entry}.run();
+  }
+  return spawner_link{std::move(mine), pid, open_pidfd(pid)};
+}
 
 std::mutex connection_mutex;
 
@@ -190,24 +211,6 @@ expected<spawner_connection*> spawner() {
   return failure(ec::not_initialized,
                  "troupe::init was not called in this process; it is the "
                  "first line of main, after any fork");
-}
-
-expected<spawner_link> fork_spawner(rank_main entry) {
-  TROUPE_TRY(auto ends, spawner_sockets());
-  auto& [mine, theirs] = ends;
-  // Text still buffered would be printed by both processes.
-  std::cout.flush();
-  std::clog.flush();
-  std::fflush(nullptr);
-  auto parent = ::getpid();
-  auto pid = ::fork();
-  if (pid < 0)
-    return system_failure(ec::spawn, "cannot fork the spawner");
-  if (pid == 0) {
-    mine.reset();
-    spawner_loop{std::move(theirs), parent, entry}.run();
-  }
-  return spawner_link{std::move(mine), pid, open_pidfd(pid)};
 }
 
 int thread_count() {

@@ -84,15 +84,8 @@ expected<spawner_connection*> spawner();
 /// ranks are reported.
 std::uint64_t spawner_losses() noexcept;
 
-/// Forks a spawner; the calling process must have a single thread.
-expected<spawner_link> fork_spawner(rank_main entry);
-
 /// Starts this program again as a spawner. From any thread, at any time.
 expected<spawner_link> exec_spawner();
-
-/// Becomes the spawner and never returns if this process was started by
-/// `exec_spawner`; otherwise returns at once.
-void run_spawner_if_asked(rank_main entry);
 
 /// The number of threads of this process.
 int thread_count();

@@ -5,6 +5,7 @@
 #include <troupe/trackers.hpp>
 
 #include "numbers.hpp"
+#include "program.hpp"
 #include "takes.hpp"
 #include "tests/support/peer_server.hpp"
 #include "troupe/callbacks/trackers/default_trackers.hpp"
@@ -96,8 +97,8 @@ figure sink_drain_tensorboard(workplace& place) {
 
 figure sink_drain_mlflow(workplace& place) {
   if (!test::peer_programs())
-    throw std::runtime_error{"there is no MLflow: TROUPE_PEERS_PYTHON is not "
-                             "set, run ./dev bench"};
+    throw skipped{"there is no MLflow: TROUPE_PEERS_PYTHON is not set, run "
+                  "./dev bench"};
   test::peer_server server{
     {.command = {"mlflow", "server", "--host", "127.0.0.1", "--port", "{port}",
                  "--workers", "1", "--backend-store-uri",

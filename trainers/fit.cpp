@@ -175,9 +175,9 @@ result watch(run_handle& run, console_progress& console, run_signals& signals) {
     console.tick(clock_type::now());
     if (sources[0].revents & POLLIN)
       wake.clear();
+    // It stays readable; what comes later is seen by tick.
     if (sources[1].revents & POLLIN)
-      sources[1].fd =
-        -1; // It stays readable; what comes later is seen by tick.
+      sources[1].fd = -1;
     if (signals.any())
       console.hurry();
     signals.apply([&](std::string why) { run.preempt(std::move(why)); },

@@ -18,6 +18,20 @@
 // never work.
 namespace troupe {
 
+class image_transform;
+
+namespace internal {
+
+template <class F>
+concept transform_itself = std::same_as<F, image_transform>;
+
+/// What becomes an `image_transform`, which is not a step of its own.
+template <class F>
+concept image_step =
+  !transform_itself<F> && std::invocable<const F&, at::Tensor, at::Generator&>;
+
+} // namespace internal
+
 /// One transform, or several, one after the other.
 class image_transform {
 public:
@@ -27,11 +41,7 @@ public:
   image_transform() = default;
 
   /// One of your own.
-  template <class F>
-    requires(
-      !std::same_as<
-        F,
-        image_transform> && std::invocable<const F&, at::Tensor, at::Generator&>)
+  template <internal::image_step F>
   image_transform(F f) : steps_{function{std::move(f)}} {}
 
   image_transform(std::initializer_list<image_transform> steps);

@@ -43,9 +43,8 @@ std::int64_t limited(std::int64_t n, std::optional<std::int64_t> limit) {
 }
 
 /// As long as it exists, a module is in evaluation mode and nothing has
-/// gradients.
-/// Afterwards each of its parts is in the mode in which it was: a user may have
-/// frozen some.
+/// gradients. Afterwards each of its parts is in the mode in which it was: a
+/// user may have frozen some.
 class evaluation_mode {
 public:
   explicit evaluation_mode(torch::nn::Module& module) {
@@ -118,7 +117,7 @@ void epoch_loop::fit_feeds(std::shared_ptr<loop_module> module,
   try {
     run(train, options_.limit_val_batches == 0 ? nullptr : validation);
   } catch (...) {
-    tell(std::current_exception());
+    call_on_exception(std::current_exception());
     leave();
     throw;
   }
@@ -414,7 +413,7 @@ void epoch_loop::agree_on_stop() {
   stopping_ = all_reduce(context_, asked, reduce_op::max).item().toBool();
 }
 
-void epoch_loop::tell(const std::exception_ptr& what) noexcept {
+void epoch_loop::call_on_exception(const std::exception_ptr& what) noexcept {
   // The fit ends by what happened first: what a hook throws now is only said.
   auto say = [this](const loop_callback& x, const char* why) {
     std::fprintf(stderr, "rank %d: on_exception of %s failed: %s\n",

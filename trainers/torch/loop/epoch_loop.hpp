@@ -177,7 +177,7 @@ private:
   void validate(internal::batch_feed& validation,
                 std::optional<std::int64_t> limit);
   void agree_on_stop();
-  void tell(const std::exception_ptr& what) noexcept;
+  void call_on_exception(const std::exception_ptr& what) noexcept;
 
   /// Calls *hook* of every callback.
   template <class... Params, class... Args>

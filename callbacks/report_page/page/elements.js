@@ -1,7 +1,8 @@
 'use strict';
 
-// Draws a run, or several side by side, from the JSON in #data; page_data.hpp and comparison.hpp tell what is in it. A page
-// of `troupe serve` gets it from there, again and again.
+// Draws a run, a sweep, or several runs side by side, from the JSON in #data; page_data.hpp, sweep_page.hpp and
+// comparison.hpp say what is in it. A page of `troupe serve` gets the same from the server, again and again, or the list of
+// all runs.
 // Everything that came from outside gets into the document as text, never as markup.
 
 let data;

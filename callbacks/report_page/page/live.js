@@ -1,4 +1,4 @@
-// -- the pages of `troupe serve`: all runs of a folder, one of them, or several side by side, as they change
+// -- the pages of `troupe serve`: all runs of a folder, one of them, several side by side, or a sweep, as they change
 
 const live = { source: null, token: '', run: '', stop: null, chosen: new Set(), kind: '', document: null };
 
@@ -15,7 +15,7 @@ function drawLive(kind, next) {
   drawings[kind](next);
 }
 
-/// What *old*, which stays as it is, becomes by *news* of the server; document_news.hpp tells what is in them.
+/// What *old*, which stays as it is, becomes by *news* of the server; document_news.hpp says what is in them.
 function changed(old, news) {
   if ('is' in news) return news.is;
   if ('keep' in news) {

@@ -30,6 +30,10 @@ inline constexpr const char* value_manifest = ".manifest.json";
 inline constexpr const char* sinks = "sinks";
 /// What callbacks of the user keep.
 inline constexpr const char* callbacks = "callbacks";
+/// Images that the loop logged, ...
+inline constexpr const char* media = "media";
+/// ... and copies of files that it logged from elsewhere.
+inline constexpr const char* artifacts = "artifacts";
 
 inline constexpr const char* report_page = "report.html";
 inline constexpr const char* result = "result.json";
@@ -72,6 +76,7 @@ struct entry {
 };
 
 inline constexpr std::array entries{
+  entry{artifacts, entry_kind::tree},
   entry{attempts, entry_kind::shared},
   entry{callback_cursor},
   entry{callbacks, entry_kind::tree},
@@ -82,6 +87,7 @@ inline constexpr std::array entries{
   entry{journal},
   entry{lock, entry_kind::proof},
   entry{logs, entry_kind::shared},
+  entry{media, entry_kind::tree},
   entry{params},
   entry{ranks, entry_kind::proof},
   entry{report_page},

@@ -156,7 +156,8 @@ void tracking_handle::log_image(const std::string& name,
   check_process();
   auto bytes = value_or_throw(
     encode_png(image.width, image.height, image.channels, image.pixels));
-  auto folder = value_or_throw(folder_of_run(*context_).folder("media"));
+  auto folder =
+    value_or_throw(folder_of_run(*context_).folder(run_layout::media));
   auto begin =
     concat(file_name(name), '_', step, '_', context_->attempt(), '_');
   std::string file;
@@ -164,8 +165,8 @@ void tracking_handle::log_image(const std::string& name,
     file = concat(begin, images_++, ".png");
   while (value_or_throw(folder.look_up(file)).exists());
   value_or_throw(folder.replace_file(file, bytes));
-  send(logged_image{step, name, "media/" + file, image.width, image.height,
-                    image.channels});
+  send(logged_image{step, name, concat(run_layout::media, '/', file),
+                    image.width, image.height, image.channels});
 }
 
 void tracking_handle::log_histogram(const std::string& name,
@@ -200,8 +201,8 @@ void tracking_handle::log_artifact(const fs::path& path,
        "the run's folder " + run.string()
          + " cannot be an artifact of the run: name a file or a folder in it"}};
   if (kept.empty() || is_of_checkpoints(kept)) {
-    kept = (fs::path{"artifacts"} / shown).lexically_normal();
-    if (inside(run / kept, run / "artifacts").empty())
+    kept = (fs::path{run_layout::artifacts} / shown).lexically_normal();
+    if (inside(run / kept, run / run_layout::artifacts).empty())
       throw train_error{
         {ec::invalid_argument,
          "artifact name '" + shown

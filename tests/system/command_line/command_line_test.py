@@ -679,6 +679,9 @@ class RmTest(CommandLineTest):
         path = self.runs.make("digits", "--fails-at", 2, "--max-failures", 1)
         (path / "callbacks" / "judge").mkdir(parents=True)
         (path / "callbacks" / "judge" / "seen").write_text("3")
+        for name in ("media", "artifacts/docs"):  # what a loop logged
+            (path / name).mkdir(parents=True)
+            (path / name / "logged").write_text("bytes")
         self.runs.make("letters")
         output, complaints = troupe("rm", "digits", "--yes", "-s", self.storage)
         self.assertEqual(complaints, "")

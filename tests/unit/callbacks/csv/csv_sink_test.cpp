@@ -328,7 +328,7 @@ TEST_F(csv_sink_test, refuses_names_that_it_cannot_use) {
   for (const auto* name :
        {"", ".", "..", "a/b.csv", "/tmp/x", "journal.jsonl", "lock", "ranks",
         "attempts", "checkpoints", "callbacks.told", "state.json.new",
-        "tensorboard", "end_request", ".owner-7"}) {
+        "tensorboard", "end_request", "media", "artifacts", ".owner-7"}) {
     auto refused = csv_sink{{.file = name}}.check(run_);
     ASSERT_FALSE(refused) << name;
     EXPECT_EQ(refused.error().code, ec::invalid_config);

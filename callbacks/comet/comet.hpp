@@ -46,7 +46,7 @@ struct comet_options {
   std::string api_key = {};
 
   rank_values ranks = rank_values::first;
-  non_finite when_non_finite = non_finite::send;
+  troupe::non_finite non_finite = troupe::non_finite::send;
 
   /// Lists what is saved for `troupe sync`: all but the key.
   template <class Visitor>
@@ -60,7 +60,7 @@ struct comet_options {
     option("offline_directory", offline_directory);
     option("url", url);
     option.harmless("ranks", ranks);
-    option.harmless("non_finite", when_non_finite);
+    option.harmless("non_finite", non_finite);
   }
 };
 

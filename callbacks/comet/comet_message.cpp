@@ -1,7 +1,6 @@
 #include "troupe/callbacks/comet/comet_message.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <set>
 
 #include "troupe/callbacks/encoding/text.hpp"
@@ -102,11 +101,10 @@ std::vector<comet_message> comet_messages::parameters(const metrics& values,
 void comet_messages::add_values(std::vector<comet_message>& to,
                                 const metrics& values, std::int64_t step,
                                 std::int64_t time_ms) {
-  auto skip = options_.when_non_finite == non_finite::skip;
   for (auto& [name, value] : values)
     if (auto text = std::get_if<std::string>(&value.variant()))
       add_other(to, name, *text, time_ms);
-    else if (!skip || std::isfinite(value.number()))
+    else if (is_sent(options_.non_finite, value))
       to.push_back({message_kind::metric, name, value, step, time_ms});
 }
 

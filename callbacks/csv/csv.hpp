@@ -11,14 +11,15 @@ namespace troupe {
 struct csv_options {
   std::string file = "metrics.csv"; ///< Name in the run's folder.
   rank_values ranks = rank_values::first;
-  non_finite numbers = non_finite::send; ///< As `nan`, `inf`, `-inf`.
+  /// Of NaN and infinities, which are sent as `nan`, `inf`, `-inf`.
+  troupe::non_finite non_finite = troupe::non_finite::send;
 
   /// Lists what is saved for `troupe sync`.
   template <class Visitor>
   void visit(Visitor& option) {
     option.harmless("file", file);
     option.harmless("ranks", ranks);
-    option.harmless("non_finite", numbers);
+    option.harmless("non_finite", non_finite);
   }
 };
 

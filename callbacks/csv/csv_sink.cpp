@@ -126,7 +126,7 @@ std::optional<metrics> csv_sink::cells_of(const tracker_record& record) const {
     return std::nullopt;
   }
   for (const auto& [name, value] : values)
-    if (is_sent(options_.numbers, value))
+    if (is_sent(options_.non_finite, value))
       own[utf8_text(name)] = value;
   return own;
 }

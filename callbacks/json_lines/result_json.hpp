@@ -17,14 +17,14 @@ constexpr std::array<std::string_view, 2> option_names(json_non_finite) {
 
 struct result_json_options {
   rank_values ranks = rank_values::first;
-  non_finite numbers = non_finite::send;
+  troupe::non_finite non_finite = troupe::non_finite::send;
   json_non_finite spelling = json_non_finite::text; ///< Of NaN and infinities.
 
   /// Lists what is saved for `troupe sync`.
   template <class Visitor>
   void visit(Visitor& option) {
     option.harmless("ranks", ranks);
-    option.harmless("non_finite", numbers);
+    option.harmless("non_finite", non_finite);
     option.harmless("spelling", spelling);
   }
 };

@@ -92,7 +92,7 @@ void append_result_line(std::string& out, const tracked_run& run,
   metrics members;
   for (const auto& [name, value] : values) {
     taken.insert(first_part(name));
-    if (is_sent(options.numbers, value))
+    if (is_sent(options.non_finite, value))
       members[name] = value;
   }
   for (const auto& [name, value] : own_members(run, record, row, clock))

@@ -40,7 +40,7 @@ struct mlflow_options {
   std::string databricks_profile;
 
   rank_values ranks = rank_values::first;
-  non_finite numbers = non_finite::send;
+  troupe::non_finite non_finite = troupe::non_finite::send;
   /// Copies each checkpoint to the artifacts. Otherwise only its path is shown.
   bool upload_checkpoints = false;
 
@@ -56,7 +56,7 @@ struct mlflow_options {
     option("databricks_config_file", databricks_config_file);
     option("databricks_profile", databricks_profile);
     option.harmless("ranks", ranks);
-    option.harmless("non_finite", numbers);
+    option.harmless("non_finite", non_finite);
     option.harmless("upload_checkpoints", upload_checkpoints);
   }
 };

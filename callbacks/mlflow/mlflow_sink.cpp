@@ -1,7 +1,6 @@
 #include "troupe/callbacks/mlflow/mlflow_sink.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
 
 #include "troupe/callbacks/mlflow/mlflow.hpp"
@@ -239,9 +238,8 @@ void mlflow_sink::gather(const metrics& values, std::int64_t step,
         cut_mlflow_text(mlflow_text(value), max_mlflow_tag);
       continue;
     }
-    auto number = value.number();
-    if (std::isfinite(number) || options_.numbers == non_finite::send)
-      to.metrics.push_back({names_(name), number, time_ms, step});
+    if (is_sent(options_.non_finite, value))
+      to.metrics.push_back({names_(name), value.number(), time_ms, step});
   }
 }
 

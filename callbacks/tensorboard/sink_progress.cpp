@@ -72,7 +72,7 @@ private:
     for (const auto& [name, value] : values) {
       if (const auto* text = std::get_if<std::string>(&value.variant()))
         append_changed(name, *text);
-      else if (is_sent(options_.numbers, value))
+      else if (is_sent(options_.non_finite, value))
         append_scalar(out_, head_, name, value.number());
     }
   }

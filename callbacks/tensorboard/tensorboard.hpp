@@ -15,7 +15,7 @@ struct tensorboard_options {
   /// path is relative to the run's folder, a leading `~` is the user's home.
   fs::path log_dir = "tensorboard";
   rank_values ranks = rank_values::first;
-  non_finite numbers = non_finite::send;
+  troupe::non_finite non_finite = troupe::non_finite::send;
   /// Metrics that the page "HParams" shows as columns. Empty: the page finds
   /// them itself over all runs, which is usually best.
   std::vector<std::string> hparams_metrics;
@@ -25,7 +25,7 @@ struct tensorboard_options {
   void visit(Visitor& option) {
     option("log_dir", log_dir);
     option.harmless("ranks", ranks);
-    option.harmless("non_finite", numbers);
+    option.harmless("non_finite", non_finite);
     option.harmless("hparams_metrics", hparams_metrics);
   }
 };

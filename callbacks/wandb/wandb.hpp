@@ -58,7 +58,7 @@ struct wandb_options {
   bool console = true;      ///< Show what rank 0 printed.
   bool system_stats = true; ///< Show CPU, memory and network of the driver.
   rank_values ranks = rank_values::first;
-  non_finite when_non_finite = non_finite::send;
+  troupe::non_finite non_finite = troupe::non_finite::send;
 
   /// Lists what is saved for `troupe sync`: all but the key.
   template <class Visitor>
@@ -78,7 +78,7 @@ struct wandb_options {
     option.harmless("console", console);
     option.harmless("system_stats", system_stats);
     option.harmless("ranks", ranks);
-    option.harmless("non_finite", when_non_finite);
+    option.harmless("non_finite", non_finite);
   }
 };
 

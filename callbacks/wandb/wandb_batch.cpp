@@ -1,7 +1,5 @@
 #include "troupe/callbacks/wandb/wandb_batch.hpp"
 
-#include <cmath>
-
 #include <openssl/evp.h>
 
 #include "troupe/callbacks/tracking/row_values.hpp"
@@ -200,9 +198,8 @@ void wandb_batch::add_config(const metrics& values) {
 
 void wandb_batch::add_values(std::vector<wandb_item>& items,
                              const metrics& values) const {
-  auto skip = target_.options.when_non_finite == non_finite::skip;
   for (auto& [name, value] : values)
-    if (!skip || !value.is_number() || std::isfinite(value.number()))
+    if (is_sent(target_.options.non_finite, value))
       items.push_back({name, wandb_json(value)});
 }
 

@@ -75,6 +75,12 @@ def fields(header, struct):
     return result
 
 
+def saved_names(header):
+    """The names by which `troupe sync` takes the options of a tracker, each with that of its field."""
+    visit = header.read_text(encoding="utf-8").split("void visit(")[1].split("\n  }\n")[0]
+    return re.findall(r'option(?:\.harmless)?\("(\w+)", (\w+)\);', visit)
+
+
 def plain_default(value):
     """How a page writes the initial value *value*; empty for one that it may describe as it likes."""
     value = value.strip()
@@ -293,6 +299,16 @@ class ReadmesTest(unittest.TestCase):
                 if default := plain_default(value):
                     with self.subTest(f"{struct}::{name}"):
                         self.assertRegex(described[name], rf"^{re.escape(default)}(?![\w.])")
+
+    def test_pages_of_trackers_have_the_names_that_sync_takes(self):
+        for header, (_, name) in TRACKERS.items():
+            page = (ROOT / "docs/trackers" / name).read_text(encoding="utf-8")
+            rows = dict(re.findall(r"^\| `(\w+)` \| [^|]* \| (.*) \|$", page, re.MULTILINE))
+            names = saved_names(ROOT / header)
+            self.assertTrue(names)
+            for saved, field in names:
+                with self.subTest(f"{name}: {saved}"):
+                    self.assertTrue(saved == field or f"`{saved}` for `troupe sync`" in rows[field])
 
     def test_every_struct_of_options_that_users_see_has_a_table(self):
         known = {x for structs in CONFIGS.values() for x in structs} | {x for x, _ in TRACKERS.values()}

@@ -124,7 +124,7 @@ TEST_F(csv_sink_test, writes_every_kind_of_value) {
               + "a,b,c,d,e,f,g/h\n0,0,1767225600,0,1,,"
                 "nan,-inf,9007199254740993,0.1,true,\"a \"\"b\"\"\",1\n");
   fs::remove(file_);
-  EXPECT_EQ(written(records.all(), {.numbers = non_finite::skip}),
+  EXPECT_EQ(written(records.all(), {.non_finite = non_finite::skip}),
             head
               + "c,d,e,f,g/h\n0,0,1767225600,0,1,,"
                 "9007199254740993,0.1,true,\"a \"\"b\"\"\",1\n");
@@ -337,8 +337,9 @@ TEST_F(csv_sink_test, refuses_names_that_it_cannot_use) {
 }
 
 TEST_F(csv_sink_test, can_be_rebuilt_from_its_options) {
-  const csv_sink sink{
-    {.file = "x.csv", .ranks = rank_values::each, .numbers = non_finite::skip}};
+  const csv_sink sink{{.file = "x.csv",
+                       .ranks = rank_values::each,
+                       .non_finite = non_finite::skip}};
   EXPECT_EQ(sink_from_json<csv_sink>(sink.options())->options(),
             sink.options());
   EXPECT_EQ(sink_from_json<csv_sink>("{}")->options(), csv_sink{}.options());

@@ -132,7 +132,7 @@ TEST_F(result_json_test, writes_every_kind_of_value) {
   line = written(records.all(), {.spelling = json_non_finite::null}).at(0);
   EXPECT_TRUE(line.at("a").is_null());
   fs::remove(file_);
-  line = written(records.all(), {.numbers = non_finite::skip}).at(0);
+  line = written(records.all(), {.non_finite = non_finite::skip}).at(0);
   EXPECT_FALSE(line.contains("a"));
   EXPECT_TRUE(line.contains("e"));
 }
@@ -262,7 +262,7 @@ TEST_F(result_json_test, reports_once_that_the_disk_is_full_or_read_only) {
 
 TEST_F(result_json_test, can_be_rebuilt_from_its_options) {
   const result_json_sink sink{{.ranks = rank_values::mean,
-                               .numbers = non_finite::skip,
+                               .non_finite = non_finite::skip,
                                .spelling = json_non_finite::null}};
   EXPECT_EQ(sink_from_json<result_json_sink>(sink.options())->options(),
             sink.options());

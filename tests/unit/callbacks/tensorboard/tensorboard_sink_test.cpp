@@ -143,7 +143,7 @@ TEST_F(tensorboard_sink_test, writes_flags_and_integers_as_numbers) {
 TEST_F(tensorboard_sink_test, skips_non_finite_values_on_request) {
   tracker_records records;
   records.report(0, {{{"nan", NAN}, {"infinite", INFINITY}, {"one", 1}}});
-  tensorboard_sink sink{{.numbers = non_finite::skip}};
+  tensorboard_sink sink{{.non_finite = non_finite::skip}};
   start(sink);
   log(sink, records.all());
   EXPECT_EQ(count("nan"), 0);
@@ -438,7 +438,7 @@ TEST_F(tensorboard_sink_test, writes_to_a_folder_in_the_users_home) {
 TEST_F(tensorboard_sink_test, can_be_rebuilt_from_its_options) {
   const tensorboard_sink sink{{.log_dir = "/tmp/x",
                                .ranks = rank_values::mean,
-                               .numbers = non_finite::skip,
+                               .non_finite = non_finite::skip,
                                .hparams_metrics = {"loss"}}};
   EXPECT_EQ(sink_from_json<tensorboard_sink>(sink.options())->options(),
             sink.options());

@@ -141,7 +141,7 @@ TEST(wandb_settings_test, survives_json_except_for_the_key) {
   x.api_key = "planted-secret";
   x.finish_timeout = std::chrono::seconds{7};
   x.ranks = rank_values::mean;
-  x.when_non_finite = non_finite::skip;
+  x.non_finite = non_finite::skip;
   x.console = false;
   auto text = options_json(x);
   EXPECT_EQ(text.find("planted-secret"), std::string::npos);

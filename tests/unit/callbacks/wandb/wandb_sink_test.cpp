@@ -320,7 +320,7 @@ TEST_F(wandb_sink_test, samples_the_host_at_most_every_ten_seconds) {
 
 TEST_F(wandb_sink_test, leaves_out_what_is_not_finite_on_request) {
   auto options = offline();
-  options.when_non_finite = non_finite::skip;
+  options.non_finite = non_finite::skip;
   wandb_sink x{options};
   ASSERT_TRUE(x.start(run, ""));
   auto row = record.report(

@@ -1,7 +1,5 @@
 #include "troupe/callbacks/comet/comet_sink.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <iterator>
 #include <utility>
@@ -9,7 +7,6 @@
 #include "troupe/callbacks/comet/comet.hpp"
 #include "troupe/callbacks/comet/comet_archive.hpp"
 #include "troupe/callbacks/comet/comet_rest.hpp"
-#include "troupe/callbacks/console.hpp"
 #include "troupe/callbacks/tracking/option_fields.hpp"
 #include "troupe/callbacks/tracking/tracker.hpp"
 #include "troupe/runtime/storage/json.hpp"
@@ -85,12 +82,10 @@ sink_result comet_sink::start(const tracked_run& run,
   TROUPE_TRY_VOID(backend_->start(*inner));
   if (mode_ == comet_mode::offline && !options_.mode
       && !std::exchange(announced_, true))
-    write_console(
-      STDERR_FILENO,
-      "troupe: COMET_API_KEY is not set and ~/.comet.config has no api_key: "
-      "the Comet experiment is written to an archive. With a key run: comet "
-      "upload '"
-        + static_cast<comet_archive&>(*backend_).path().string() + "'\n");
+    notes_.push_back(
+      "COMET_API_KEY is not set and ~/.comet.config has no api_key: the "
+      "experiment is written to an archive. With a key run: comet upload '"
+      + static_cast<comet_archive&>(*backend_).path().string() + "'");
   return greet(run);
 }
 

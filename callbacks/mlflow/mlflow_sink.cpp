@@ -61,6 +61,14 @@ std::unique_ptr<mlflow_store> open_store(const mlflow_settings& settings,
   return std::make_unique<mlflow_server>(settings, cancelled);
 }
 
+std::string tree_note(const std::string& tree) {
+  return concat("the run is in the file store ", tree,
+                "; MLflow 3.13 and later show it with "
+                "MLFLOW_ALLOW_FILE_STORE=true, or convert it: mlflow "
+                "migrate-filestore --source '",
+                tree, "' --target sqlite:///mlflow.db");
+}
+
 } // namespace
 
 // Values to be sent, and where those of each record end.
@@ -94,7 +102,6 @@ sink_result mlflow_sink::start(const tracked_run& run,
   auto settings = resolve_mlflow(options_, mlflow_home(run));
   if (!settings)
     return sink_fails(kind::permanent, settings.error());
-  tree_ = settings->tree;
   run_path_ = run.path;
   store_ = open_store(*settings, run.cancelled);
   names_ = {};
@@ -110,7 +117,9 @@ sink_result mlflow_sink::start(const tracked_run& run,
   TROUPE_TRY_VOID(store_->open(described, of_store));
   auto done = log_params(run.config);
   if (!done && done.error().what == kind::rejected)
-    return log_params_singly(run.config);
+    done = log_params_singly(run.config);
+  if (done && !settings->tree.empty() && !std::exchange(announced_, true))
+    notes_.push_back(tree_note(settings->tree.string()));
   return done;
 }
 
@@ -380,13 +389,6 @@ sink_result mlflow_sink::finish(run_status_kind status,
   auto ok = store_->end(status, unix_ms(time));
   if (ok && parent_)
     ok = parent_->end(status, unix_ms(time));
-  if (ok && !tree_.empty())
-    std::fprintf(stderr,
-                 "mlflow: the run is in the file store %s; MLflow 3.13 and "
-                 "later show it with MLFLOW_ALLOW_FILE_STORE=true, or "
-                 "convert it: mlflow migrate-filestore --source '%s' --target "
-                 "sqlite:///mlflow.db\n",
-                 tree_.c_str(), tree_.c_str());
   return ok;
 }
 

@@ -78,10 +78,10 @@ private:
   std::unique_ptr<mlflow_store> store_;
   std::unique_ptr<mlflow_parent> parent_; ///< Of a trial.
   fs::path run_path_;
-  fs::path tree_; ///< Of a file store; empty: a server.
   mlflow_names names_;
   std::vector<std::string> notes_;
-  std::size_t tagged_names_ = 0;             ///< Changed names that tags hold.
+  bool announced_ = false;       ///< The user knows how to show the file store.
+  std::size_t tagged_names_ = 0; ///< Changed names that tags hold.
   std::map<std::string, std::string> texts_; ///< Tags of values so far.
 };
 

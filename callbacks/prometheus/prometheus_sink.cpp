@@ -1,9 +1,7 @@
 #include "troupe/callbacks/prometheus/prometheus_sink.hpp"
 
 #include <arpa/inet.h>
-#include <unistd.h>
 
-#include "troupe/callbacks/console.hpp"
 #include "troupe/callbacks/prometheus/prometheus.hpp"
 #include "troupe/callbacks/status_text.hpp"
 #include "troupe/callbacks/tracking/option_fields.hpp"
@@ -49,8 +47,8 @@ sink_result prometheus_sink::start(const tracked_run& run, const std::string&) {
   std::lock_guard guard{mutex_};
   server_ = std::move(*server);
   if (options_.port == 0)
-    write_console(STDERR_FILENO, "troupe: Prometheus finds the run at http://"
-                                   + server_->address() + "/metrics\n");
+    notes_.push_back("Prometheus finds the run at http://" + server_->address()
+                     + "/metrics");
   return {};
 }
 
@@ -59,10 +57,9 @@ sink_result prometheus_sink::log(std::span<const tracker_record> records) {
   for (auto& x : records)
     gauges_->add(x);
   if (gauges_->left_out() > 0 && !std::exchange(warned_, true))
-    write_console(STDERR_FILENO,
-                  concat("troupe: Prometheus gets only the first ",
-                         options_.max_metrics,
-                         " metrics (prometheus_options::max_metrics)\n"));
+    notes_.push_back(concat("Prometheus gets only the first ",
+                            options_.max_metrics,
+                            " metrics (prometheus_options::max_metrics)"));
   return {};
 }
 

@@ -4,6 +4,8 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "troupe/callbacks/prometheus/page_server.hpp"
 #include "troupe/callbacks/prometheus/prometheus.hpp"
@@ -27,6 +29,9 @@ public:
   sink_result finish(run_status_kind status,
                      std::chrono::system_clock::time_point time) override;
   std::string state() const override { return {}; }
+  std::vector<std::string> take_notes() override {
+    return std::exchange(notes_, {});
+  }
   std::size_t ranks() const override { return ranks_for(options_.ranks); }
 
   /// `127.0.0.1:9099`; empty until a run has started.
@@ -41,6 +46,7 @@ private:
   std::optional<run_gauges> gauges_;
   std::optional<run_status> last_; ///< At the end of the run.
   std::optional<std::chrono::steady_clock::time_point> ended_;
+  std::vector<std::string> notes_;
   bool warned_ = false;
   /// The last member: its thread uses the others.
   std::unique_ptr<page_server> server_;

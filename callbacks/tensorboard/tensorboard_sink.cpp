@@ -1,6 +1,5 @@
 #include "troupe/callbacks/tensorboard/tensorboard_sink.hpp"
 
-#include <iostream>
 #include <limits>
 #include <utility>
 #include <variant>
@@ -176,9 +175,10 @@ sink_result tensorboard_sink::take(const tracker_record& record,
   }
   if (step_of(record) > max_hparams_step
       && !std::exchange(warned_of_step_, true))
-    std::clog << "troupe: tensorboard: step " << step_of(record)
-              << " is above 2^31-1: TensorBoard's page HParams fails for this "
-                 "run\n";
+    notes_.push_back(
+      concat("step ", step_of(record),
+             " is above 2^31-1: TensorBoard's page HParams fails for this "
+             "run"));
   TROUPE_TRY_VOID(append_record(out, record, options_, now));
   return out.size() < max_buffer ? sink_result{} : file_result(write_out(out));
 }

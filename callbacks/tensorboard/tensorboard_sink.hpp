@@ -3,6 +3,8 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "troupe/callbacks/tensorboard/event_files.hpp"
 #include "troupe/callbacks/tensorboard/sink_progress.hpp"
@@ -30,6 +32,9 @@ public:
   sink_result finish(run_status_kind status,
                      std::chrono::system_clock::time_point time) override;
   std::string state() const override;
+  std::vector<std::string> take_notes() override {
+    return std::exchange(notes_, {});
+  }
   std::size_t ranks() const override { return ranks_for(options_.ranks); }
 
 private:
@@ -50,6 +55,7 @@ private:
   tracked_run run_;
   tensorboard::sink_progress done_;               // confirmed
   std::optional<tensorboard::event_files> files_; // empty: must be reopened
+  std::vector<std::string> notes_;
   bool warned_of_step_ = false;
 };
 

@@ -180,8 +180,9 @@ public:
   virtual sink_result start(const tracked_run& run,
                             const std::string& state) = 0;
 
-  /// Sentences for the user on what `start` did otherwise than asked, since the
-  /// last call. Called after each `start` that succeeds.
+  /// Sentences for the user since the last call: on what was done otherwise
+  /// than asked, or what to do next. Called after each `start`, `log` and
+  /// `finish` that succeeds. A quiet run shows none; a sink prints nothing.
   virtual std::vector<std::string> take_notes() { return {}; }
 
   /// Takes *records* in order. After success all of them survive a crash of

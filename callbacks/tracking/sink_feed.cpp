@@ -66,6 +66,7 @@ sink_feed::pump_once(clock::time_point now) {
     return std::nullopt;
   if (auto ok = send(); !ok)
     return handle(ok.error(), now);
+  pass_notes_on();
   if (std::exchange(trouble_, {}))
     note_("tracker " + target_->name() + " takes records again");
   retry_.reset();
@@ -171,13 +172,17 @@ sink_result sink_feed::open() {
     call_sink(*target_, [&] { return target_->start(run_, position_.state); }));
   started_ = true;
   is_resumed_ = true;
-  for (auto& text : target_->take_notes())
-    note_("tracker " + target_->name() + ": " + redacted(text));
+  pass_notes_on();
   // Before the first record, so that after a restart it finds the same run.
   position_.state = target_->state();
   if (auto ok = save(); !ok)
     return transient(ok.error());
   return {};
+}
+
+void sink_feed::pass_notes_on() {
+  for (auto& text : target_->take_notes())
+    note_("tracker " + target_->name() + ": " + redacted(text));
 }
 
 sink_result sink_feed::send_records(std::size_t count) {

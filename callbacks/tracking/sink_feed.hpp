@@ -70,8 +70,8 @@ class sink_feed {
 public:
   using clock = std::chrono::steady_clock;
 
-  /// Gets notes for the user: one when a tracker begins to fail, one when it
-  /// takes records again.
+  /// Gets notes for the user: those of the sink, one when it begins to fail,
+  /// one when it takes records again.
   using note_function = std::function<void(std::string)>;
 
   /// Exceptions in a row after which a sink gets nothing more.
@@ -122,6 +122,8 @@ private:
   bool awaits_names() const;
   sink_result open();
   sink_result send();
+  /// Passes what the sink has for the user on to `note_`.
+  void pass_notes_on();
   sink_result send_records(std::size_t count);
   /// The end that follows *before* records, which `finish` writes as well.
   sink_result send_end(std::size_t before);

@@ -1,11 +1,9 @@
 #include "troupe/callbacks/wandb/wandb_sink.hpp"
 
 #include <sys/utsname.h>
-#include <unistd.h>
 
 #include <thread>
 
-#include "troupe/callbacks/console.hpp"
 #include "troupe/callbacks/tracking/option_fields.hpp"
 #include "troupe/callbacks/tracking/run_files.hpp"
 #include "troupe/callbacks/tracking/tracker.hpp"
@@ -217,8 +215,7 @@ expected<void> wandb_sink::begin_fragment() {
   if (obstacle.empty())
     upload_.follow(all);
   else if (!std::exchange(announced_, true))
-    write_console(STDERR_FILENO,
-                  "troupe: the W&B run stays offline: " + obstacle + "\n");
+    notes_.push_back("the run stays offline: " + obstacle);
   return {};
 }
 

@@ -4,6 +4,8 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "troupe/callbacks/tracking/sink.hpp"
 #include "troupe/callbacks/wandb/wandb.hpp"
@@ -60,6 +62,9 @@ public:
   sink_result finish(run_status_kind status,
                      std::chrono::system_clock::time_point time) override;
   std::string state() const override { return to_json(place_); }
+  std::vector<std::string> take_notes() override {
+    return std::exchange(notes_, {});
+  }
   expected<std::optional<offline_files>>
   offline(const tracked_run& run) const override;
   sink_result upload(const tracked_run& run) override;
@@ -84,6 +89,7 @@ private:
   std::optional<wandb_log> log_;
   wandb_records records_;
   wandb_upload upload_;
+  std::vector<std::string> notes_;
   bool announced_ = false; ///< The user knows why nothing is uploaded.
   host_stats stats_;
   std::optional<std::chrono::steady_clock::time_point> stats_time_;

@@ -153,7 +153,8 @@ struct run_config {
   /// They do not get what `secret_variables` lists (*_TOKEN, *_API_KEY, ...)
   /// unless it is named here: only the driver's side talks to trackers.
   std::map<std::string, std::string> worker_env;
-  /// No progress line and nothing of rank 0's output on the console.
+  /// Nothing on the console: no progress, note or summary, and nothing that
+  /// rank 0 prints.
   bool quiet = false;
   /// File, for this user alone, that gets the ticket of agents that the run
   /// does not launch itself. It holds a key; the run removes it at its end.

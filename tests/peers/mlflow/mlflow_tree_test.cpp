@@ -40,11 +40,12 @@ TEST_F(mlflow_tree_test, is_read_and_converted_by_mlflow) {
     row(1, {{"loss", nan}, {"inf", -inf}, {"nan", nan}}),
     record(2, logged_text{1, "t", "hello"})};
   ASSERT_EQ(said(x.log(records)), "");
-  testing::internal::CaptureStderr();
   ASSERT_EQ(
     said(x.finish(run_status_kind::aborted, begin + std::chrono::seconds{5})),
     "");
-  auto hint = testing::internal::GetCapturedStderr();
+  auto notes = x.take_notes();
+  ASSERT_EQ(notes.size(), 1u);
+  auto& hint = notes.front();
   EXPECT_NE(hint.find("MLFLOW_ALLOW_FILE_STORE=true"), std::string::npos);
   EXPECT_NE(hint.find("mlflow migrate-filestore --source '"
                       + (folder / "storage/mlruns").string() + "'"),

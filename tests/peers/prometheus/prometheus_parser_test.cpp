@@ -33,10 +33,11 @@ TEST(prometheus_parser_test, reads_every_family_of_a_run) {
     x.callback_s = 1.5;
     return x;
   };
-  testing::internal::CaptureStderr();
   prometheus_sink sink{{}};
   ASSERT_TRUE(sink.start(run, ""));
-  testing::internal::GetCapturedStderr();
+  auto notes = sink.take_notes();
+  ASSERT_EQ(notes.size(), 1u);
+  auto& said = notes.front(); // ... http://127.0.0.1:<port>/metrics
   test::sink_records record;
   auto report =
     record.report(9007199254740993, {{{"val/loss", 0.1},
@@ -49,7 +50,7 @@ TEST(prometheus_parser_test, reads_every_family_of_a_run) {
   row.checkpoint = "c";
   row.checkpoint_s = 7;
   ASSERT_TRUE(sink.log({&report, 1}));
-  auto port = std::stoi(sink.address().substr(sink.address().find(':') + 1));
+  auto port = std::stoi(said.substr(said.rfind(':') + 1));
   auto page = test::http_get(port, "/metrics");
   ASSERT_TRUE(page);
   test::write_bytes(folder / "page", page->body);

@@ -187,9 +187,10 @@ TEST_F(comet_archive_test, refuses_to_start_if_confirmed_messages_are_missing) {
 
 TEST_F(comet_archive_test, says_where_the_archive_is_when_a_key_is_missing) {
   comet_sink x{{}};
-  testing::internal::CaptureStderr();
   EXPECT_TRUE(x.start(run, ""));
-  auto said = testing::internal::GetCapturedStderr();
+  auto notes = x.take_notes();
+  ASSERT_EQ(notes.size(), 1u);
+  auto& said = notes.front();
   EXPECT_NE(said.find("COMET_API_KEY"), said.npos);
   EXPECT_NE(said.find("comet upload '"
                       + (folder / "comet" / (run.id + ".zip")).string()),

@@ -1,6 +1,5 @@
 #include "troupe/callbacks/prometheus/prometheus_sink.hpp"
 
-#include <algorithm>
 #include <cmath>
 
 #include <gtest/gtest.h>
@@ -15,35 +14,41 @@ namespace {
 using test::run_in;
 using test::sink_records;
 
-std::string page_of(const prometheus_sink& x) {
-  auto port = std::stoi(x.address().substr(x.address().find(':') + 1));
-  auto reply = test::http_get(port, "/metrics");
-  return reply && reply->status == 200 ? reply->body : std::string{};
-}
-
 class prometheus_sink_test : public testing::Test {
 protected:
   void start(prometheus_sink& x) {
-    testing::internal::CaptureStderr();
     ASSERT_TRUE(x.check(run));
     ASSERT_TRUE(x.start(run, ""));
-    said = testing::internal::GetCapturedStderr();
+    auto notes = x.take_notes();
+    ASSERT_EQ(notes.size(), 1u);
+    said = notes.front();
+    auto begin = said.find("//") + 2;
+    address = said.substr(begin, said.find('/', begin) - begin);
+  }
+
+  /// Of the sink that was started last.
+  int port() const { return std::stoi(address.substr(address.find(':') + 1)); }
+
+  std::string page() const {
+    auto reply = test::http_get(port(), "/metrics");
+    return reply && reply->status == 200 ? reply->body : std::string{};
   }
 
   sink_records record;
   tracked_run run = run_in("/runs/digits");
   std::string said;
+  std::string address;
 };
 
-#define EXPECT_LINE(page, line)                                                \
-  EXPECT_NE((page).find("\n" line "\n"), std::string::npos) << (page)
+#define EXPECT_LINE(text, line)                                                \
+  EXPECT_NE((text).find("\n" line "\n"), std::string::npos) << (text)
 
 TEST_F(prometheus_sink_test, says_where_it_serves) {
   prometheus_sink x{{}};
-  EXPECT_EQ(x.address(), "");
   start(x);
-  EXPECT_TRUE(x.address().starts_with("127.0.0.1:"));
-  EXPECT_NE(said.find("http://" + x.address() + "/metrics"), said.npos);
+  EXPECT_EQ(said, "Prometheus finds the run at http://" + address + "/metrics");
+  EXPECT_TRUE(address.starts_with("127.0.0.1:"));
+  EXPECT_NE(page(), "");
 }
 
 TEST_F(prometheus_sink_test, shows_reports_of_all_ranks) {
@@ -58,16 +63,16 @@ TEST_F(prometheus_sink_test, shows_reports_of_all_ranks) {
   row.checkpoint_s = 2;
   std::vector<tracker_record> records{record(attempt_record{6}, 1), first};
   ASSERT_TRUE(x.log(records));
-  auto page = page_of(x);
-  EXPECT_LINE(page, "troupe_reports_total{run=\"digits\"} 1");
-  EXPECT_LINE(page, "troupe_attempts_total{run=\"digits\"} 1");
-  EXPECT_LINE(page, "troupe_step{run=\"digits\"} 6");
-  EXPECT_LINE(page, "troupe_report_wait_seconds_sum{run=\"digits\"} 0.5");
-  EXPECT_LINE(page, "troupe_checkpoint_seconds_sum{run=\"digits\"} 2");
-  EXPECT_LINE(page, "troupe_step_seconds{run=\"digits\",rank=\"0\"} 0.25");
-  EXPECT_LINE(page, "troupe_step_seconds{run=\"digits\",rank=\"1\"} 0.75");
-  EXPECT_LINE(page, "troupe_metric{run=\"digits\",name=\"loss\"} 2");
-  EXPECT_LINE(page, "troupe_metric{run=\"digits\",name=\"val_acc\"} 0.5");
+  auto text = page();
+  EXPECT_LINE(text, "troupe_reports_total{run=\"digits\"} 1");
+  EXPECT_LINE(text, "troupe_attempts_total{run=\"digits\"} 1");
+  EXPECT_LINE(text, "troupe_step{run=\"digits\"} 6");
+  EXPECT_LINE(text, "troupe_report_wait_seconds_sum{run=\"digits\"} 0.5");
+  EXPECT_LINE(text, "troupe_checkpoint_seconds_sum{run=\"digits\"} 2");
+  EXPECT_LINE(text, "troupe_step_seconds{run=\"digits\",rank=\"0\"} 0.25");
+  EXPECT_LINE(text, "troupe_step_seconds{run=\"digits\",rank=\"1\"} 0.75");
+  EXPECT_LINE(text, "troupe_metric{run=\"digits\",name=\"loss\"} 2");
+  EXPECT_LINE(text, "troupe_metric{run=\"digits\",name=\"val_acc\"} 0.5");
 }
 
 TEST_F(prometheus_sink_test, shows_the_current_status) {
@@ -78,13 +83,13 @@ TEST_F(prometheus_sink_test, shows_the_current_status) {
   run.status = [&] { return now; };
   prometheus_sink x{{}};
   start(x);
-  auto page = page_of(x);
-  EXPECT_LINE(page, "troupe_run_state{run=\"digits\",state=\"running\"} 1");
-  EXPECT_LINE(page, "troupe_run_state{run=\"digits\",state=\"finished\"} 0");
-  EXPECT_LINE(page, "troupe_workers{run=\"digits\"} 2");
-  EXPECT_LINE(page, "troupe_callback_queue{run=\"digits\"} 3");
+  auto text = page();
+  EXPECT_LINE(text, "troupe_run_state{run=\"digits\",state=\"running\"} 1");
+  EXPECT_LINE(text, "troupe_run_state{run=\"digits\",state=\"finished\"} 0");
+  EXPECT_LINE(text, "troupe_workers{run=\"digits\"} 2");
+  EXPECT_LINE(text, "troupe_callback_queue{run=\"digits\"} 3");
   now.world_size = 4;
-  EXPECT_LINE(page_of(x), "troupe_workers{run=\"digits\"} 4");
+  EXPECT_LINE(page(), "troupe_workers{run=\"digits\"} 4");
 }
 
 TEST_F(prometheus_sink_test, does_not_query_a_run_that_has_ended) {
@@ -94,8 +99,7 @@ TEST_F(prometheus_sink_test, does_not_query_a_run_that_has_ended) {
   start(x);
   ASSERT_TRUE(x.finish(run_status_kind::errored, test::record_time(1)));
   auto before = asked;
-  EXPECT_LINE(page_of(x),
-              "troupe_run_state{run=\"digits\",state=\"errored\"} 1");
+  EXPECT_LINE(page(), "troupe_run_state{run=\"digits\",state=\"errored\"} 1");
   EXPECT_EQ(asked, before);
 }
 
@@ -106,13 +110,13 @@ TEST_F(prometheus_sink_test, removes_the_gauges_of_a_finished_run) {
   start(x);
   auto row = record.report(0, {{{"loss", 1.0}}});
   ASSERT_TRUE(x.log({&row, 1}));
-  EXPECT_NE(page_of(x).find("troupe_metric"), std::string::npos);
+  EXPECT_NE(page().find("troupe_metric"), std::string::npos);
   ASSERT_TRUE(x.finish(run_status_kind::finished, test::record_time(1)));
-  auto page = page_of(x);
-  EXPECT_EQ(page.find("troupe_metric"), std::string::npos);
-  EXPECT_LINE(page, "troupe_reports_total{run=\"digits\"} 1");
+  auto text = page();
+  EXPECT_EQ(text.find("troupe_metric"), std::string::npos);
+  EXPECT_LINE(text, "troupe_reports_total{run=\"digits\"} 1");
   ASSERT_TRUE(x.start(run, "")); // resumed
-  EXPECT_NE(page_of(x).find("troupe_metric"), std::string::npos);
+  EXPECT_NE(page().find("troupe_metric"), std::string::npos);
 }
 
 TEST_F(prometheus_sink_test, writes_each_kind_of_value) {
@@ -124,13 +128,13 @@ TEST_F(prometheus_sink_test, writes_each_kind_of_value) {
                                 {"text", "dropped"},
                                 {"whole", 3}}});
   ASSERT_TRUE(x.log({&row, 1}));
-  auto page = page_of(x);
-  EXPECT_LINE(page, "troupe_metric{run=\"digits\",name=\"flag\"} 1");
-  EXPECT_LINE(page, "troupe_metric{run=\"digits\",name=\"inf\"} -Inf");
-  EXPECT_LINE(page, "troupe_metric{run=\"digits\",name=\"nan\"} NaN");
-  EXPECT_LINE(page, "troupe_metric{run=\"digits\",name=\"whole\"} 3");
-  EXPECT_EQ(page.find("dropped"), page.npos);
-  EXPECT_EQ(page.find("name=\"text\""), page.npos);
+  auto text = page();
+  EXPECT_LINE(text, "troupe_metric{run=\"digits\",name=\"flag\"} 1");
+  EXPECT_LINE(text, "troupe_metric{run=\"digits\",name=\"inf\"} -Inf");
+  EXPECT_LINE(text, "troupe_metric{run=\"digits\",name=\"nan\"} NaN");
+  EXPECT_LINE(text, "troupe_metric{run=\"digits\",name=\"whole\"} 3");
+  EXPECT_EQ(text.find("dropped"), text.npos);
+  EXPECT_EQ(text.find("name=\"text\""), text.npos);
 }
 
 TEST_F(prometheus_sink_test, limits_the_number_of_metrics_and_warns_once) {
@@ -138,29 +142,28 @@ TEST_F(prometheus_sink_test, limits_the_number_of_metrics_and_warns_once) {
   options.max_metrics = 2;
   prometheus_sink x{options};
   start(x);
-  testing::internal::CaptureStderr();
   for (auto i : {0, 1}) {
     auto row = record(logged_metrics{i, {{"a", 1}, {"b", 2}, {"c", 3}}});
     ASSERT_TRUE(x.log({&row, 1}));
   }
-  auto warning = testing::internal::GetCapturedStderr();
-  EXPECT_EQ(std::ranges::count(warning, '\n'), 1) << warning;
-  auto page = page_of(x);
-  EXPECT_LINE(page, "troupe_metric{run=\"digits\",name=\"b\"} 2");
-  EXPECT_EQ(page.find("name=\"c\""), page.npos);
+  auto notes = x.take_notes();
+  ASSERT_EQ(notes.size(), 1u);
+  EXPECT_NE(notes.front().find("only the first 2 metrics"), std::string::npos);
+  auto text = page();
+  EXPECT_LINE(text, "troupe_metric{run=\"digits\",name=\"b\"} 2");
+  EXPECT_EQ(text.find("name=\"c\""), text.npos);
 }
 
 TEST_F(prometheus_sink_test, waits_for_a_port_that_is_taken) {
   prometheus_sink x{{}};
   start(x);
   prometheus_options options;
-  options.port = static_cast<std::uint16_t>(
-    std::stoi(x.address().substr(x.address().find(':') + 1)));
+  options.port = static_cast<std::uint16_t>(port());
   prometheus_sink y{options};
   auto failed = y.start(run, "");
   ASSERT_FALSE(failed);
   EXPECT_EQ(failed.error().what, sink_failure::kind::transient);
-  EXPECT_NE(failed.error().reason.message.find(x.address()), std::string::npos);
+  EXPECT_NE(failed.error().reason.message.find(address), std::string::npos);
 }
 
 TEST_F(prometheus_sink_test, refuses_an_invalid_address) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "troupe/callbacks/tracking/sink.hpp"
@@ -24,6 +25,11 @@ public:
     if (!start_result)
       return start_result;
     return answer ? answer({}) : sink_result{};
+  }
+
+  std::vector<std::string> take_notes() override {
+    std::lock_guard guard{mutex};
+    return std::exchange(said, {});
   }
 
   sink_result log(std::span<const tracker_record> records) override {
@@ -82,6 +88,7 @@ public:
   std::vector<std::string> states;
   std::vector<tracker_record> rows;
   std::vector<run_status_kind> ends;
+  std::vector<std::string> said; ///< What `take_notes` returns once.
 };
 
 } // namespace troupe::internal::test

@@ -257,6 +257,24 @@ TEST_F(sink_feed_test, says_no_secret_that_a_sink_puts_into_its_reason) {
   EXPECT_THAT(notes, testing::Each(testing::Not(HasSubstr("planted"))));
 }
 
+TEST_F(sink_feed_test, passes_on_what_a_sink_says_of_each_call) {
+  report_until(1);
+  auto feed = new_feed();
+  target->said = {"begun"};
+  drain(feed);
+  target->answer = [this](std::span<const tracker_record> records) {
+    target->said.push_back(records.empty() ? "ended" : "taken");
+    return sink_result{};
+  };
+  report_until(2);
+  drain(feed);
+  ASSERT_TRUE(store->finish(run_status_kind::finished));
+  drain(feed);
+  EXPECT_THAT(notes,
+              ElementsAre("tracker recorded: begun", "tracker recorded: taken",
+                          "tracker recorded: ended"));
+}
+
 TEST_F(sink_feed_test, skips_many_lines_that_are_not_records) {
   report_until(1);
   ASSERT_TRUE(store->append_event("warning", attempt,

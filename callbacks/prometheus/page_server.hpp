@@ -26,9 +26,6 @@ public:
     std::chrono::milliseconds patience{5000};
   };
 
-  static constexpr auto max_request = http_server::max_request;
-  static constexpr auto max_connections = http_server::max_connections;
-
   /// Fails with `ec::invalid_config` if *address* is not an IPv4 address, with
   /// `ec::conflict` if the port is taken.
   static expected<std::unique_ptr<page_server>>

@@ -76,11 +76,6 @@ sink_result prometheus_sink::finish(run_status_kind status,
   return {};
 }
 
-std::string prometheus_sink::address() const {
-  std::lock_guard guard{mutex_};
-  return server_ ? server_->address() : std::string{};
-}
-
 std::string prometheus_sink::page() const {
   std::lock_guard guard{mutex_};
   auto now = last_;

@@ -34,9 +34,6 @@ public:
   }
   std::size_t ranks() const override { return ranks_for(options_.ranks); }
 
-  /// `127.0.0.1:9099`; empty until a run has started.
-  std::string address() const;
-
 private:
   std::string page() const;
 

@@ -42,8 +42,6 @@ std::string subject_of(const http_request& x) {
   return x.method + " " + shown_url(x.url);
 }
 
-} // namespace
-
 sink_failure::kind kind_of_status(int status) noexcept {
   using enum sink_failure::kind;
   switch (status) {
@@ -61,6 +59,8 @@ sink_failure::kind kind_of_status(int status) noexcept {
       return status < 400 ? permanent : rejected;
   }
 }
+
+} // namespace
 
 sink_failure failure_of(const http_request& request, const http_failure& x) {
   using enum http_failure::kind;

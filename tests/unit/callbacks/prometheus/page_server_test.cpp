@@ -122,7 +122,7 @@ TEST_F(page_server_test, refuses_everything_else) {
 
 TEST_F(page_server_test, refuses_long_requests) {
   serve();
-  std::string fields = "X: " + std::string(page_server::max_request, 'x');
+  std::string fields = "X: " + std::string(http_server::max_request, 'x');
   EXPECT_TRUE(ask("GET /metrics HTTP/1.1\r\n" + fields + "\r\n\r\n")
                 .starts_with("HTTP/1.1 431 "));
   EXPECT_TRUE(ask("GET /metrics HTTP/1.1\r\n" + fields + fields)
@@ -158,7 +158,7 @@ TEST_F(page_server_test, serves_large_pages_completely) {
 TEST_F(page_server_test, limits_the_number_of_connections) {
   serve(std::chrono::milliseconds{100});
   std::vector<unique_fd> idle;
-  for (std::size_t i = 0; i < 2 * page_server::max_connections; ++i)
+  for (std::size_t i = 0; i < 2 * http_server::max_connections; ++i)
     idle.push_back(connect_to(*server));
   // The idle ones are dropped in their time, then it is served.
   EXPECT_TRUE(ask("GET /metrics HTTP/1.1\r\n\r\n").ends_with("page\n"));

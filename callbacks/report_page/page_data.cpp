@@ -7,6 +7,7 @@
 #include <ranges>
 #include <set>
 #include <span>
+#include <tuple>
 #include <utility>
 
 #include "troupe/callbacks/report_page/chart_data.hpp"
@@ -67,14 +68,12 @@ public:
   checkpoint_writer(const run_facts& facts, const journal_digest& digest)
     : digest_(digest), state_(facts.state ? &*facts.state : nullptr) {
     for (auto& x : digest.checkpoints)
-      noted_.emplace(x.name, &x);
+      noted_[{x.name, x.index, x.attempt}] = &x;
     if (!state_)
       return;
     for (auto i : retention{state_->retention}.ranking(state_->checkpoints))
       ranked_.push_back(&state_->checkpoints[i]);
     std::ranges::reverse(ranked_);
-    if (!ranked_.empty())
-      best_ = ranked_.front()->data.name();
   }
 
   void append(std::string& out) const {
@@ -95,14 +94,14 @@ private:
     auto stride = all.size() / max_checkpoint_marks + 1;
     std::vector<const journal_digest::checkpoint*> shown;
     for (std::size_t i = 0; i < all.size(); ++i)
-      if ((all.size() - 1 - i) % stride == 0 || all[i].name == best_)
+      if ((all.size() - 1 - i) % stride == 0 || is_best(all[i]))
         shown.push_back(&all[i]);
     out.array_field("marks", shown, [this](std::string& to, auto* x) {
       object_writer mark{to};
       append_text(mark.begin("name"), x->name);
       mark.field("x", x->index);
       append_seconds(mark.begin("t"), digest_.seconds_at(x->time));
-      append_if(mark, "best", x->name == best_);
+      append_if(mark, "best", is_best(*x));
       mark.end();
     });
   }
@@ -145,7 +144,7 @@ private:
                   std::uint64_t index, std::uint64_t attempt) const {
     append_name(row.begin("name"), name);
     row.field("x", index).field("attempt", attempt);
-    auto noted = noted_.find(name);
+    auto noted = noted_.find({name, index, attempt});
     if (noted == noted_.end())
       return;
     auto& x = *noted->second;
@@ -157,6 +156,12 @@ private:
   static void append_if(object_writer& out, std::string_view name, bool is) {
     if (is)
       out.begin(name) += "true";
+  }
+
+  bool is_best(const journal_digest::checkpoint& x) const {
+    auto best = ranked_.empty() ? nullptr : ranked_.front();
+    return best && x.index == best->index && x.attempt == best->attempt
+           && x.name == best->data.name();
   }
 
   bool is_latest(const kept_checkpoint* x) const {
@@ -192,9 +197,12 @@ private:
 
   const journal_digest& digest_;
   const saved_run* state_;
-  std::map<std::string_view, const journal_digest::checkpoint*> noted_;
+  /// By name, report and attempt: one that a restart made again has the name of
+  /// the one that it lost.
+  std::map<std::tuple<std::string_view, std::uint64_t, std::uint64_t>,
+           const journal_digest::checkpoint*>
+    noted_;
   std::vector<const kept_checkpoint*> ranked_; ///< The best first.
-  std::string best_;                           ///< Empty: not known.
 };
 
 // -- tables and texts

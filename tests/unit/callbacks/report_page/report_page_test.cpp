@@ -128,6 +128,22 @@ TEST(report_page_test, the_best_checkpoints_come_first_with_their_metrics) {
     {"name":"c2","x":2,"t":2}])"));
 }
 
+TEST(report_page_test, a_checkpoint_that_was_made_again_has_its_own_time) {
+  written_run run;
+  run.begin_attempt(0, 0);
+  run.report({.index = 0, .seconds = 1, .values = {{}}, .checkpoint = "c0"});
+  run.attempt = 1;
+  run.begin_attempt(5, 0);
+  run.report({.index = 0, .seconds = 7, .values = {{}}, .checkpoint = "c0"});
+  saved_run state;
+  state.checkpoints = {run.checkpoint_of("c0", 0, {})};
+  run.state(state);
+  auto shown = data_of(run)["checkpoints"];
+  EXPECT_EQ(shown["rows"].at(0)["t"], 7);
+  EXPECT_EQ(shown["marks"], document::parse(R"([
+    {"name":"c0","x":0,"t":1},{"name":"c0","x":0,"t":7,"best":true}])"));
+}
+
 TEST(report_page_test, events_are_shown_in_sentences) {
   written_run run;
   run.begin_attempt(0, 0);

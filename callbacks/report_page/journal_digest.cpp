@@ -154,8 +154,7 @@ void journal_digest::add_logged(const journal_event& x, const metrics& values) {
 
 void journal_digest::add_params(const metrics& values) {
   for (auto& [name, value] : values)
-    if (params.size() < max_notes)
-      params[name] = to_string(value);
+    keep(params, name, to_string(value));
 }
 
 void journal_digest::add_number(curve_map& curves, const std::string& name,
@@ -172,10 +171,16 @@ void journal_digest::add_number(curve_map& curves, const std::string& name,
   i->second.add(x);
 }
 
-void journal_digest::add_text(const std::string& name,
-                              const std::string& text) {
-  if (texts.size() < max_notes || texts.contains(name))
-    texts[name] = text;
+void journal_digest::add_text(const std::string& name, std::string text) {
+  keep(texts, name, std::move(text));
+}
+
+void journal_digest::keep(std::map<std::string, std::string>& all,
+                          const std::string& name, std::string text) {
+  if (all.size() < max_notes || all.contains(name))
+    all[name] = std::move(text);
+  else if (unkept.size() < max_left_out)
+    unkept.insert(name);
 }
 
 } // namespace troupe::internal

@@ -25,7 +25,8 @@ struct journal_digest {
   static constexpr std::size_t max_curves = 500;
   /// With more ranks than these, none has a curve of its own.
   static constexpr std::size_t max_rank_curves = 8;
-  /// Most texts, events and complaints that are kept.
+  /// Most texts, params and events that are kept, of each; texts and params
+  /// that come later are left out.
   static constexpr std::size_t max_notes = 200;
 
   struct attempt {
@@ -72,6 +73,8 @@ struct journal_digest {
   std::set<std::string> left_out; ///< Names without a curve, at most 10,000.
   std::map<std::string, std::string> texts;  ///< The last one of each name.
   std::map<std::string, std::string> params; ///< Settings the loop logged.
+  /// Names of texts and params that are not kept, at most 10,000.
+  std::set<std::string> unkept;
 
   curve step_times;            ///< Seconds per report, over all ranks.
   std::vector<curve> of_ranks; ///< The same of each of the first ranks.
@@ -101,7 +104,10 @@ private:
   void add_times(const journaled_batch& x);
   void add_number(curve_map& curves, const std::string& name,
                   const curve_point& x);
-  void add_text(const std::string& name, const std::string& text);
+  void add_text(const std::string& name, std::string text);
+  /// Keeps *text* as the latest that *all* has for *name*.
+  void keep(std::map<std::string, std::string>& all, const std::string& name,
+            std::string text);
   void begin_attempt(attempt x);
   std::uint64_t segment() const noexcept { return attempts.size(); }
 

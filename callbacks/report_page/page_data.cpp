@@ -297,11 +297,15 @@ std::vector<std::string> complaints_of(const run_facts& facts,
       counted(digest.damage_count, "line")
       + " of the journal could not be read; what they said is missing here.");
   std::ranges::copy(digest.damages, std::back_inserter(result));
-  if (!digest.left_out.empty())
-    result.push_back(
-      "There are more metrics than this page draws: "
-      + counted(digest.left_out.size(), "name") + " left out, the first is "
-      + shortened(*digest.left_out.begin(), max_name_bytes) + ".");
+  auto add_names = [&](const char* what, const std::set<std::string>& names) {
+    if (!names.empty())
+      result.push_back(concat("There are more ", what, ": ",
+                              counted(names.size(), "name"),
+                              " left out, the first is ",
+                              shortened(*names.begin(), max_name_bytes), "."));
+  };
+  add_names("metrics than this page draws", digest.left_out);
+  add_names("texts and params than this page shows", digest.unkept);
   return result;
 }
 

@@ -146,6 +146,23 @@ TEST(journal_digest_test, a_restart_does_not_count_as_time_between_reports) {
   EXPECT_TRUE(x.intervals.points().empty());
 }
 
+TEST(journal_digest_test,
+     a_known_text_or_param_changes_however_many_there_are) {
+  journal_digest x;
+  for (std::size_t i = 0; i < journal_digest::max_notes + 2; ++i) {
+    auto name = "n" + std::to_string(1000 + i);
+    x.add(event("tracker_params", 0, 0, {{"v/" + name, 0}}));
+    x.add(event("tracker_text", 0, 0, {{"name", name}, {"text", "first"}}));
+  }
+  EXPECT_EQ(x.params.size(), journal_digest::max_notes);
+  EXPECT_EQ(x.texts.size(), journal_digest::max_notes);
+  EXPECT_EQ(x.unkept, (std::set<std::string>{"n1200", "n1201"}));
+  x.add(event("tracker_params", 0, 1, {{"v/n1000", 1}}));
+  x.add(event("tracker_text", 0, 1, {{"name", "n1000"}, {"text", "last"}}));
+  EXPECT_EQ(x.params.at("n1000"), "1");
+  EXPECT_EQ(x.texts.at("n1000"), "last");
+}
+
 TEST(journal_digest_test, many_names_events_and_complaints_stay_bounded) {
   journal_digest x;
   metrics many;

@@ -19,12 +19,6 @@ bool begins_attempt(const tracker_record& x) {
   return std::holds_alternative<attempt_record>(x.content);
 }
 
-sink_result to_result(const expected<void>& x) {
-  if (x)
-    return {};
-  return sink_fails(sink_failure::kind::transient, x.error());
-}
-
 } // namespace
 
 report_page_sink::report_page_sink(clock now) : now_(std::move(now)) {}
@@ -34,7 +28,7 @@ sink_result report_page_sink::start(const tracked_run& run,
   cancelled_ = run.cancelled;
   auto page = report_page::open(run.path);
   if (!page)
-    return to_result(tl::unexpected{page.error()});
+    return file_result(tl::unexpected{page.error()});
   page_.emplace(std::move(*page));
   due_ = false;
   next_write_ = {};
@@ -56,7 +50,7 @@ sink_result report_page_sink::finish(run_status_kind,
 
 sink_result report_page_sink::write() {
   auto begin = now_();
-  auto result = to_result(page_->write(cancelled_));
+  auto result = file_result(page_->write(cancelled_));
   auto end = now_();
   next_write_ = end + (end - begin) * (writing_share - 1);
   if (result)

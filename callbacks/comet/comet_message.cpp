@@ -4,6 +4,7 @@
 #include <set>
 
 #include "troupe/callbacks/encoding/text.hpp"
+#include "troupe/callbacks/tracking/run_files.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/text.hpp"
 #include "troupe/runtime/unix_time.hpp"
@@ -14,21 +15,17 @@ namespace {
 
 using message_kind = comet_message::kind;
 
-expected<std::vector<comet_message>> files_of(const logged_artifact& x,
-                                              std::int64_t time_ms) {
+expected<std::vector<comet_message>> assets_of(const logged_artifact& x,
+                                               std::int64_t time_ms) {
   std::vector<comet_message> result;
-  auto add = [&](const fs::path& file, const std::string& name) {
-    result.push_back(
-      {message_kind::asset, name, {}, std::nullopt, time_ms, file});
-  };
-  TROUPE_TRY(auto found, look_up(x.path));
-  if (found.is_file()) {
-    add(x.path, x.name);
-    return result;
-  }
-  TROUPE_TRY(auto files, files_below(x.path));
+  TROUPE_TRY(auto files, files_of(x));
   for (auto& file : files)
-    add(file, (fs::path{x.name} / file.lexically_relative(x.path)).string());
+    result.push_back({message_kind::asset,
+                      std::move(file.name),
+                      {},
+                      std::nullopt,
+                      time_ms,
+                      std::move(file.path)});
   return result;
 }
 
@@ -82,7 +79,7 @@ comet_messages::of(const tracker_record& record) {
     result.push_back({message_kind::asset, histogram->name + ".json", json,
                       histogram->step, time});
   } else if (auto artifact = std::get_if<logged_artifact>(&content)) {
-    return files_of(*artifact, time);
+    return assets_of(*artifact, time);
   } else if (std::holds_alternative<attempt_record>(content)) {
     add_other(result, "troupe.attempt", std::to_string(record.attempt), time);
   }

@@ -46,8 +46,8 @@ metrics own_members(const tracked_run& run, const tracker_record& record,
                  {"world_size", row.values.size()}};
   if (!row.checkpoint.empty())
     result["checkpoint_dir_name"] = row.checkpoint;
-  if (auto host = run.tags.find("host"); host != run.tags.end())
-    result["hostname"] = host->second;
+  if (auto host = run.tag("host"); !host.empty())
+    result["hostname"] = host;
   result.add_group("config", run.config);
   return result;
 }

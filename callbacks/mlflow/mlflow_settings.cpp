@@ -196,8 +196,6 @@ std::string name_of(const mlflow_options& options, const tracked_run& run) {
                   environment_variable("MLFLOW_RUN_NAME"), run.name);
 }
 
-constexpr const char* parent_tag = "mlflow.parentRunId";
-
 /// Of MLFLOW_TAGS and the options.
 std::map<std::string, std::string> given_tags(const mlflow_options& options) {
   std::map<std::string, std::string> result;
@@ -292,15 +290,14 @@ mlflow_run describe_mlflow_run(const mlflow_options& options,
     result.run_id = given_run_id(options);
   result.start_ms = unix_ms(run.start_time);
   result.tags = tags_of(options, run);
-  if (auto user = run.tags.find("user"); user != run.tags.end())
-    result.user = user->second;
+  result.user = run.tag("user");
   return result;
 }
 
 std::optional<mlflow_run> describe_mlflow_parent(const mlflow_options& options,
                                                  const tracked_run& run) {
   auto given = given_tags(options);
-  if (!run.sweep || given.contains(parent_tag))
+  if (!run.sweep || given.contains(mlflow_parent_tag))
     return std::nullopt;
   auto result = describe_mlflow_run(options, run);
   result.name = run.sweep->name;
@@ -312,8 +309,8 @@ std::optional<mlflow_run> describe_mlflow_parent(const mlflow_options& options,
                 {"mlflow.runName", result.name},
                 {"troupe.run_uid", result.uid},
                 {"troupe.sweep", run.sweep->path.string()}});
-  if (auto program = run.tags.find("program"); program != run.tags.end())
-    given.emplace("mlflow.source.name", program->second);
+  if (auto program = run.tag("program"); !program.empty())
+    given.emplace("mlflow.source.name", program);
   if (!result.user.empty())
     given.emplace("mlflow.user", result.user);
   result.tags = valid_tags(given);

@@ -47,6 +47,9 @@ std::string to_json(mlflow_options options);
 mlflow_run describe_mlflow_run(const mlflow_options& options,
                                const tracked_run& run);
 
+/// MLflow's tag with the id of the run that a run is nested below.
+inline constexpr const char* mlflow_parent_tag = "mlflow.parentRunId";
+
 /// How the parent of the trials of the sweep of *run* starts in MLflow; nothing
 /// if *run* is not a trial, or if the user's tags name another parent.
 std::optional<mlflow_run> describe_mlflow_parent(const mlflow_options& options,

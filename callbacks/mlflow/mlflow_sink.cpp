@@ -131,7 +131,7 @@ sink_result mlflow_sink::nest(mlflow_run& to, const tracked_run& run,
     return {};
   TROUPE_TRY(parent_, mlflow_parent::open(open_store(settings, run.cancelled),
                                           *parent, run.cancelled));
-  to.tags.push_back({"mlflow.parentRunId", parent_->id()});
+  to.tags.push_back({mlflow_parent_tag, parent_->id()});
   return {};
 }
 

@@ -25,10 +25,9 @@ constexpr std::int64_t max_hparams_step =
   std::numeric_limits<std::int32_t>::max();
 
 std::string host_of(const tracked_run& run) {
-  auto host = run.tags.find("host");
-  if (host == run.tags.end() || host->second.empty())
+  auto result = run.tag("host");
+  if (result.empty())
     return "localhost";
-  auto result = host->second;
   for (auto& c : result)
     if (!is_letter(c) && !is_digit(c) && c != '.')
       c = '-';

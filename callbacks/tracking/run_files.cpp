@@ -64,4 +64,18 @@ bool is_inside(const fs::path& run_path, std::string_view name) {
   return file ? !is_link(file) : errno == ENOENT;
 }
 
+expected<std::vector<artifact_file>> files_of(const logged_artifact& x) {
+  std::vector<artifact_file> result;
+  TROUPE_TRY(auto found, look_up(x.path));
+  if (found.is_file()) {
+    result.push_back({x.path, x.name});
+    return result;
+  }
+  TROUPE_TRY(auto files, files_below(x.path));
+  for (auto& file : files)
+    result.push_back(
+      {file, (fs::path{x.name} / file.lexically_relative(x.path)).string()});
+  return result;
+}
+
 } // namespace troupe::internal

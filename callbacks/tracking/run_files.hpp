@@ -1,7 +1,10 @@
 #pragma once
 
+#include <string>
 #include <string_view>
+#include <vector>
 
+#include "troupe/callbacks/tracking/sink.hpp"
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/fs.hpp"
 #include "troupe/runtime/process/descriptor.hpp"
@@ -20,5 +23,14 @@ expected<unique_fd> open_inside(const fs::path& run_path,
 
 /// Whether *name* is within the folder *run_path*; true for a missing file.
 bool is_inside(const fs::path& run_path, std::string_view name);
+
+struct artifact_file {
+  fs::path path;
+  std::string name; ///< That of the artifact, and what is below it.
+};
+
+/// The files of *x*: itself, or those below it if it is a folder. Fails if it
+/// is neither, or no longer there.
+expected<std::vector<artifact_file>> files_of(const logged_artifact& x);
 
 } // namespace troupe::internal

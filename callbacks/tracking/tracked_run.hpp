@@ -53,6 +53,12 @@ struct tracked_run {
 
   /// The run's current status; empty unless this process drives the run.
   std::function<run_status()> status;
+
+  /// The tag called *name*; empty: there is none.
+  std::string tag(const std::string& name) const {
+    auto found = tags.find(name);
+    return found == tags.end() ? std::string{} : found->second;
+  }
 };
 
 namespace internal {

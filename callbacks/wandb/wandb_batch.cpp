@@ -3,6 +3,7 @@
 #include <openssl/evp.h>
 
 #include "troupe/callbacks/tracking/row_values.hpp"
+#include "troupe/callbacks/tracking/run_files.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/storage/file_copy.hpp"
 #include "troupe/runtime/text.hpp"
@@ -153,17 +154,11 @@ void wandb_batch::add_histogram(const logged_histogram& x,
 }
 
 sink_result wandb_batch::add_artifact(const logged_artifact& x) {
-  auto found = look_up(x.path);
-  if (!found)
-    return rejected(found.error());
-  if (!found->is_folder())
-    return add_file(x.path, x.name, false);
-  auto files = files_below(x.path);
+  auto files = files_of(x);
   if (!files)
     return rejected(files.error());
   for (auto& file : *files)
-    TROUPE_TRY_VOID(add_file(
-      file, fs::path{x.name} / file.lexically_relative(x.path), false));
+    TROUPE_TRY_VOID(add_file(file.path, file.name, false));
   return {};
 }
 

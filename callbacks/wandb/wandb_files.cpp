@@ -148,6 +148,11 @@ expected<std::vector<wandb_fragment>> wandb_fragments(const fs::path& root,
   return result;
 }
 
+std::vector<wandb_fragment> unsynced(std::vector<wandb_fragment> all) {
+  std::erase_if(all, [](auto& x) { return x.is_synced(); });
+  return all;
+}
+
 expected<wandb_fragment>
 make_wandb_fragment(const fs::path& root, const std::string& id,
                     std::chrono::system_clock::time_point now) {

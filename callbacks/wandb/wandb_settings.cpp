@@ -117,8 +117,7 @@ expected<wandb_settings> make_wandb_settings(const wandb_options& options,
   x.notes = first_of(options.notes, environment_variable("WANDB_NOTES"));
   x.tags = options.tags.empty() ? split(environment_variable("WANDB_TAGS"), ',')
                                 : options.tags;
-  if (auto host = run.tags.find("host"); host != run.tags.end())
-    x.host = host->second;
+  x.host = run.tag("host");
   for (auto& [name, value] : run.config)
     x.config.push_back({name, wandb_config_json(value)});
   for (auto& [name, value] : run.tags)

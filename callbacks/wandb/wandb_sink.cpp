@@ -40,19 +40,14 @@ int exit_code_of(run_status_kind x) {
   }
 }
 
-std::string tag_of(const tracked_run& run, const char* name) {
-  auto i = run.tags.find(name);
-  return i == run.tags.end() ? std::string{} : i->second;
-}
-
 wandb_environment environment_of(const tracked_run& run) {
   utsname system{};
   ::uname(&system);
   wandb_environment result;
   result.os = std::string{system.sysname} + "-" + system.release;
-  result.program = tag_of(run, "program");
-  result.host = tag_of(run, "host");
-  result.user = tag_of(run, "user");
+  result.program = run.tag("program");
+  result.host = run.tag("host");
+  result.user = run.tag("user");
   result.cpus = std::thread::hardware_concurrency();
   result.memory = host_memory();
   return result;
@@ -208,12 +203,11 @@ expected<void> wandb_sink::begin_fragment() {
   }
   if (settings_.mode != wandb_mode::online)
     return {};
-  auto all = std::move(earlier);
-  all.push_back(fragment);
-  std::erase_if(all, [](auto& x) { return x.is_synced(); });
-  auto obstacle = upload_.obstacle(all);
+  earlier.push_back(fragment);
+  auto left = unsynced(std::move(earlier));
+  auto obstacle = upload_.obstacle(left);
   if (obstacle.empty())
-    upload_.follow(all);
+    upload_.follow(left);
   else if (!std::exchange(announced_, true))
     notes_.push_back("the run stays offline: " + obstacle);
   return {};
@@ -313,8 +307,8 @@ wandb_sink::offline(const tracked_run& run) const {
   TROUPE_TRY(auto settings, make_wandb_settings(options_, run));
   if (settings.mode == wandb_mode::disabled)
     return std::nullopt;
-  TROUPE_TRY(auto left, wandb_fragments(settings.root, settings.about.id));
-  std::erase_if(left, [](auto& x) { return x.is_synced(); });
+  TROUPE_TRY(auto all, wandb_fragments(settings.root, settings.about.id));
+  auto left = unsynced(std::move(all));
   if (left.empty())
     return std::nullopt;
   auto wanted = settings.mode == wandb_mode::offline;

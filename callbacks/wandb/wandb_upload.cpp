@@ -95,11 +95,6 @@ void hide_secrets(const wandb_fragment& x, const std::string& key) {
     (void) replace_file(print_of(x), clean);
 }
 
-std::vector<wandb_fragment> unsynced(std::vector<wandb_fragment> all) {
-  std::erase_if(all, [](auto& x) { return x.is_synced(); });
-  return all;
-}
-
 } // namespace
 
 fs::path find_program(const std::string& name) {

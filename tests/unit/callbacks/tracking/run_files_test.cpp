@@ -67,6 +67,18 @@ TEST_F(run_files_test, opens_no_folder_and_no_pipe) {
   }
 }
 
+TEST_F(run_files_test, an_artifact_is_a_file_or_what_lies_below_a_folder) {
+  auto file = files_of({run.path() / "artifacts/deep/own", "a"}).value();
+  ASSERT_EQ(file.size(), 1u);
+  EXPECT_EQ(file[0].path, run.path() / "artifacts/deep/own");
+  EXPECT_EQ(file[0].name, "a");
+  auto below = files_of({run.path() / "artifacts/deep", "b"}).value();
+  ASSERT_EQ(below.size(), 1u);
+  EXPECT_EQ(below[0].path, run.path() / "artifacts/deep/own");
+  EXPECT_EQ(below[0].name, "b/own");
+  EXPECT_FALSE(files_of({run.path() / "gone", "c"}));
+}
+
 TEST_F(run_files_test, trackers_get_no_file_that_is_not_the_runs) {
   for (auto name :
        {"artifacts/deep/own", "artifacts/link", "artifacts/folder/secret",

@@ -410,6 +410,7 @@ std::string live_storage::list_json() {
   result["sweeps"] = json_object::array();
   for (auto& [name, x] : sweeps_)
     result["sweeps"].push_back(to_json(facts_of(x)));
+  result["max_compared"] = max_compared_runs;
   result["complaints"] = json_object::array();
   for (auto& x : strange_)
     result["complaints"].push_back(

@@ -22,6 +22,9 @@ function element(name, attributes = {}, ...children) {
 const hint = (...children) => element('p', { class: 'hint' }, ...children);
 const notice = (kind, title, ...children) => element('div', { class: `notice ${kind}`, role: 'note' }, element('strong', {}, title), ...children);
 
+/// One of those at the top of the page.
+const fact = (name, value) => element('div', {}, element('dt', {}, name), element('dd', {}, value));
+
 /// Says that *what* could not be drawn; also to the browser's console.
 function failure(what, error) {
   console.error(error);

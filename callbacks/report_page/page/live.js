@@ -54,7 +54,7 @@ function startLive() {
   on('news', news => drawLive(live.kind, changed(live.document, news)));
   live.source.addEventListener('open', () => sayState(''));
   live.source.addEventListener('error', () => sayState(live.source.readyState === EventSource.CLOSED
-    ? 'The server does not let this page in. Open the address that it printed; it serves 16 pages at once.'
+    ? 'The server does not let this page in. Open the address that it printed; if many of its pages are open, close some.'
     : 'The server cannot be reached. The page shows what was last known.'));
 }
 
@@ -162,7 +162,7 @@ function choiceOf(name) {
 function sayChosen() {
   const names = [...live.chosen];
   document.getElementById('compare').replaceChildren(names.length < 2 ? 'Choose runs to compare them.'
-    : names.length > 32 ? `${names.length} runs are chosen; 32 can be compared.` : element('a', { href: linkTo(compared(names)) }, `Compare ${names.length} runs`));
+    : names.length > live.document.max_compared ? `${names.length} runs are chosen; ${live.document.max_compared} can be compared.` : element('a', { href: linkTo(compared(names)) }, `Compare ${names.length} runs`));
 }
 
 function drawList({ storage, runs, sweeps, complaints }) {

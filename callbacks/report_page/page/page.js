@@ -1,7 +1,6 @@
 // -- the page
 
 function runOverview() {
-  const fact = (name, value) => element('div', {}, element('dt', {}, name), element('dd', {}, value));
   const result = [element('div', { class: 'title' }, element('h1', {}, data.name),
     element('span', { class: 'status', 'data-status': data.status }, data.status)),
   element('dl', { class: 'facts' }, fact('Reports', data.reports), fact('Ranks', data.world || '–'), fact('Attempts', data.attempts.count),

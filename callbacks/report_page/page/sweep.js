@@ -301,7 +301,6 @@ const sweepSections = [
 ];
 
 function sweepOverview() {
-  const fact = (name, value) => element('div', {}, element('dt', {}, name), element('dd', {}, value));
   const count = status => data.trials.filter(x => x.status === status).length;
   const { metric, order, planned, searcher, best } = data.sweep;
   const result = [element('div', { class: 'title' }, element('h1', {}, data.name), element('span', { class: 'status', 'data-status': data.status }, data.status)),

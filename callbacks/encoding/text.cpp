@@ -80,14 +80,9 @@ void append_json(std::string& out, const metric_value& x, json_non_finite how) {
     [&](std::string_view text) { append_json_string(out, text); });
 }
 
-void append_json_members(std::string& out, const metrics& x,
-                         json_non_finite how) {
-  nested_members{out, x, how}.write(x.begin(), x.end(), 0, 0);
-}
-
 void append_json(std::string& out, const metrics& x, json_non_finite how) {
   out += '{';
-  append_json_members(out, x, how);
+  nested_members{out, x, how}.write(x.begin(), x.end(), 0, 0);
   out += '}';
 }
 

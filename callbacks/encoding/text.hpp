@@ -24,12 +24,8 @@ namespace troupe::internal {
 void append_json(std::string& out, const metric_value& x,
                  json_non_finite how = json_non_finite::text);
 
-/// Appends `"name":value,…` without the enclosing braces. `val/loss` becomes
-/// `"val":{"loss":…}`, unless there is also a value `val`.
-void append_json_members(std::string& out, const metrics& x,
-                         json_non_finite how = json_non_finite::text);
-
-/// The same, as an object.
+/// Appends *x* as an object. `val/loss` becomes `"val":{"loss":…}`, unless
+/// there is also a value `val`.
 void append_json(std::string& out, const metrics& x,
                  json_non_finite how = json_non_finite::text);
 

@@ -81,8 +81,13 @@ expected<std::uint64_t> whole_lines(const fs::path& path) {
   }
 }
 
-} // namespace
-
+/// Appends the line for *row*, the content of *record*, which *clock* has
+/// already counted.
+///
+/// It has the metrics under their own names, groups as objects, the members of
+/// Ray's earlier `result.json` (`training_iteration` from 1, `timestamp` and
+/// the `time_…_s` in seconds, `date` in UTC, …) and `step`, `time_ms`,
+/// `attempt`, `seq`, `world_size`. A metric replaces a member of the same name.
 void append_result_line(std::string& out, const tracked_run& run,
                         const tracker_record& record,
                         const journaled_batch& row, const result_clock& clock,
@@ -101,6 +106,8 @@ void append_result_line(std::string& out, const tracked_run& run,
   append_json(out, members, options.spelling);
   out += '\n';
 }
+
+} // namespace
 
 result_json_sink::result_json_sink(result_json_options options)
   : options_(options) {}

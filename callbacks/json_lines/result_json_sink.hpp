@@ -39,18 +39,6 @@ struct result_clock {
   }
 };
 
-/// Appends the line for *row*, the content of *record*, which *clock* has
-/// already counted.
-///
-/// It has the metrics under their own names, groups as objects, the members of
-/// Ray's earlier `result.json` (`training_iteration` from 1, `timestamp` and
-/// the `time_…_s` in seconds, `date` in UTC, …) and `step`, `time_ms`,
-/// `attempt`, `seq`, `world_size`. A metric replaces a member of the same name.
-void append_result_line(std::string& out, const tracked_run& run,
-                        const tracker_record& record,
-                        const journaled_batch& row, const result_clock& clock,
-                        const result_json_options& options);
-
 /// Writes `result.json`, with one JSON object per line and report, and
 /// `params.json` to the run's folder, in the format of Ray's earlier runs. Each
 /// report is in the file exactly once, however often writing was interrupted.

@@ -132,8 +132,7 @@ std::string summary_of(const sweep_facts& x) {
   return result;
 }
 
-} // namespace
-
+/// The sweep in the folder *path*, after its end.
 expected<sweep_facts> read_sweep_facts(const fs::path& path) {
   sweep_facts result;
   TROUPE_TRY(result.content, read_sweep(path));
@@ -147,6 +146,8 @@ expected<sweep_facts> read_sweep_facts(const fs::path& path) {
   }
   return result;
 }
+
+} // namespace
 
 std::string sweep_data(const sweep_facts& x) {
   std::string result;

@@ -21,10 +21,6 @@ struct sweep_facts {
   std::vector<std::string> pages;
 };
 
-/// The sweep in the folder *path*, after its end. Errors are those of
-/// `read_sweep`.
-expected<sweep_facts> read_sweep_facts(const fs::path& path);
-
 /// All that the page of a sweep shows, as one JSON object, which
 /// `page/sweep.js` draws:
 ///
@@ -42,6 +38,7 @@ std::string sweep_data(const sweep_facts& x);
 std::string sweep_page(const sweep_facts& x);
 
 /// Writes `compare.html` into the folder *path* of a sweep that has ended.
+/// Errors are also those of `read_sweep`.
 expected<void> write_sweep_page(const fs::path& path);
 
 } // namespace troupe::internal

@@ -168,6 +168,16 @@ void add_param_info(protobuf_writer& out, const std::string& name,
     });
 }
 
+/// A record for the page "HParams"; *content* is the plugin's message.
+void append_hparams(std::string& out, time_point time, std::string_view tag,
+                    std::string_view content) {
+  append_value(out, {time, 0}, tag, [&](protobuf_writer& x) {
+    add_message(x, value::metadata, [&](protobuf_writer& metadata) {
+      add_plugin(metadata, "hparams", content);
+    });
+  });
+}
+
 } // namespace
 
 void append_version(std::string& out, time_point time) {
@@ -238,15 +248,6 @@ void append_image(std::string& out, event_head head, const logged_image& x,
       image.add_int64(image::width, x.width);
       image.add_int64(image::colorspace, x.channels);
       image.add_bytes(image::encoded, png);
-    });
-  });
-}
-
-void append_hparams(std::string& out, time_point time, std::string_view tag,
-                    std::string_view content) {
-  append_value(out, {time, 0}, tag, [&](protobuf_writer& x) {
-    add_message(x, value::metadata, [&](protobuf_writer& metadata) {
-      add_plugin(metadata, "hparams", content);
     });
   });
 }

@@ -43,10 +43,6 @@ void append_histogram(std::string& out, event_head head,
 void append_image(std::string& out, event_head head, const logged_image& x,
                   std::string_view png);
 
-/// A record for the page "HParams"; *content* is the plugin's message.
-void append_hparams(std::string& out, time_point time, std::string_view tag,
-                    std::string_view content);
-
 // The three records of the page "HParams". A reader uses the first of each that
 // it finds in a folder.
 

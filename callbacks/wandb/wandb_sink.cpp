@@ -71,22 +71,27 @@ void fields_of(Fields& f, wandb_place& x) {
 
 } // namespace json
 
-std::string to_json(const wandb_place& x) {
-  return json::open_object(x, ",") + '}';
-}
+namespace {
 
-expected<wandb_place> wandb_place_from_json(const std::string& text) {
+/// An empty text is a sink that has written nothing.
+expected<wandb_place> place_from_json(const std::string& text) {
   if (text.empty())
     return wandb_place{};
   return json::read<wandb_place>(text, "the state of tracker wandb",
                                  json::from_fields<wandb_place>);
 }
 
+} // namespace
+
 wandb_sink::wandb_sink(wandb_options options)
   : options_(std::move(options)), upload_(options_) {}
 
 std::string wandb_sink::options() const {
   return options_json(options_);
+}
+
+std::string wandb_sink::state() const {
+  return json::open_object(place_, ",") + '}';
 }
 
 expected<void> wandb_sink::check(const tracked_run& run) const {
@@ -103,7 +108,7 @@ sink_result wandb_sink::start(const tracked_run& run,
   settings_ = std::move(*settings);
   if (settings_.mode == wandb_mode::disabled)
     return {};
-  auto place = wandb_place_from_json(state);
+  auto place = place_from_json(state);
   if (!place)
     return sink_fails(kind::permanent, place.error());
   place_ = *place;

@@ -31,11 +31,6 @@ struct wandb_place {
   bool operator==(const wandb_place&) const = default;
 };
 
-std::string to_json(const wandb_place& x);
-
-/// An empty text is a sink that has written nothing.
-expected<wandb_place> wandb_place_from_json(const std::string& text);
-
 /// Shows a run in Weights & Biases: writes W&B's own files, which W&B's own
 /// client uploads. Every process that drives the run has a folder; the client
 /// joins them by the run's id.
@@ -61,7 +56,7 @@ public:
   sink_result log(std::span<const tracker_record> records) override;
   sink_result finish(run_status_kind status,
                      std::chrono::system_clock::time_point time) override;
-  std::string state() const override { return to_json(place_); }
+  std::string state() const override;
   std::vector<std::string> take_notes() override {
     return std::exchange(notes_, {});
   }

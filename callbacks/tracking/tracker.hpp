@@ -36,8 +36,6 @@ public:
   /// After a success: the next wait is short again.
   void reset() noexcept { failures_ = 0; }
 
-  int failures() const noexcept { return failures_; }
-
 private:
   limits limits_;
   std::mt19937_64 random_;

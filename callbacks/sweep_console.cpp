@@ -3,6 +3,7 @@
 #include <sys/ioctl.h>
 
 #include <algorithm>
+#include <climits>
 
 #include "troupe/callbacks/console.hpp"
 #include "troupe/callbacks/status_text.hpp"
@@ -115,12 +116,20 @@ void sweep_console::update(const sweep_status& x) {
 }
 
 void sweep_console::note(std::string_view line) {
+  auto columns =
+    style_ == console_style::live ? terminal_columns(fd_) - 1 : log_columns;
+  write_line(line, columns - 8);
+}
+
+void sweep_console::whole_note(std::string_view line) {
+  write_line(line, INT_MAX);
+}
+
+void sweep_console::write_line(std::string_view line, int columns) {
   if (style_ == console_style::quiet)
     return;
   erase();
-  auto columns =
-    style_ == console_style::live ? terminal_columns(fd_) - 1 : log_columns;
-  write_console(fd_, "troupe: " + fit_to_line(line, columns - 8) + '\n');
+  write_console(fd_, "troupe: " + fit_to_line(line, columns) + '\n');
 }
 
 void sweep_console::erase() {

@@ -38,7 +38,10 @@ public:
   /// A line that stays; the table is below it.
   void note(std::string_view line);
 
-  /// The same where a table shows nothing of it.
+  /// The same, however long: it may end with a command for the user.
+  void whole_note(std::string_view line);
+
+  /// A note where a table shows nothing of it.
   void log(std::string_view line) {
     if (style_ == console_style::plain)
       note(line);
@@ -46,6 +49,7 @@ public:
 
 private:
   void erase();
+  void write_line(std::string_view line, int columns);
 
   console_style style_;
   int fd_;

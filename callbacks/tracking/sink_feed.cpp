@@ -230,6 +230,7 @@ sink_feed::handle(const sink_failure& x, clock::time_point now) {
   if (in_log && x.accepted > 0) {
     auto count = std::min(x.accepted, sent);
     (void) taken(count);
+    pass_notes_on();
     sent -= count;
     same_failures_ = 0;
     suspect_since_.reset();

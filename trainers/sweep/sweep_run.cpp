@@ -353,7 +353,7 @@ void sweep_run::show() {
 void sweep_run::show_notes(trial_thread& x) {
   for (auto& line : x.take_notes())
     if (!line.starts_with("the run ends: ")) // `trial_text` says so, too.
-      console_.note(x.content().name + ": " + line);
+      console_.whole_note(x.content().name + ": " + line);
 }
 
 sweep_status sweep_run::look() const {

@@ -193,6 +193,10 @@ expected<void> assign_launch(scaling_config& out, const launch_fields& launch,
     TROUPE_TRY(out.workers_per_host, gpus());
     out.num_workers = out.workers_per_host;
   }
+  if (launch.host_count && out.workers_per_host == 0)
+    return failure(ec::invalid_config,
+                   "--host_count counts hosts with --workers_per_host, which "
+                   "is not given");
   if (launch.host_count) {
     out.min_hosts = launch.host_count->min;
     out.max_hosts = launch.host_count->max;

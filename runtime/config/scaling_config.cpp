@@ -141,9 +141,10 @@ expected<void> check_most_hosts(const scaling_config& x,
     return failure(ec::invalid_config, concat("scaling.max_hosts is ",
                                               x.max_hosts, std::move(why)));
   };
-  if (x.max_hosts < 0 || x.workers_per_host == 0)
-    return refuse(": it must be >= 0, and counts hosts with "
-                  "scaling.workers_per_host");
+  if (x.max_hosts < 0)
+    return refuse(", but must be >= 0");
+  if (x.workers_per_host == 0)
+    return refuse(", but counts hosts with scaling.workers_per_host only");
   if (x.agents > 0)
     return refuse(", but scaling.agents says how many hosts may come");
   if (shares.size() < 2)
@@ -184,12 +185,15 @@ expected<void> check_elastic(const scaling_config& x,
                              const std::vector<host_share>& shares) {
   auto& count = x.num_workers;
   auto hosts = hosts_with_ranks(shares);
-  if (x.min_hosts < 0 || (x.min_hosts > 0 && x.workers_per_host == 0))
+  if (x.min_hosts < 0)
+    return failure(ec::invalid_config,
+                   concat("scaling.min_hosts must be >= 0, got ", x.min_hosts));
+  if (x.min_hosts > 0 && x.workers_per_host == 0)
     return failure(ec::invalid_config,
                    concat("scaling.min_hosts is ", x.min_hosts,
-                          ": it must be >= 0, and counts hosts with "
-                          "scaling.workers_per_host; else num_workers is a "
-                          "range, such as {2, 8}"));
+                          ", but counts hosts with scaling.workers_per_host "
+                          "only; else num_workers is a range, such as "
+                          "{2, 8}"));
   if (static_cast<std::size_t>(x.min_hosts) > hosts)
     return failure(ec::invalid_config,
                    concat("scaling.min_hosts is ", x.min_hosts,

@@ -32,16 +32,19 @@ std::string count_text(const std::vector<host_entry>& hosts) {
 expected<driver_address> parse_driver_address(std::string_view text) {
   auto colon = text.rfind(':');
   auto host = text.substr(0, colon);
-  std::optional<std::uint16_t> port;
-  if (colon != text.npos)
-    port = whole_number<std::uint16_t>(text.substr(colon + 1));
+  auto digits =
+    colon == text.npos ? std::string_view{} : text.substr(colon + 1);
   auto in_brackets = host.starts_with('[') && host.ends_with(']');
   if (in_brackets)
     host = host.substr(1, host.size() - 2);
-  if (!port || *port == 0 || !is_host_name(host)
+  if (!is_digits(digits) || !is_host_name(host)
       || in_brackets != (host.find(':') != host.npos))
     return contradiction(concat("TROUPE_DRIVER=", cut_text(text, 300),
                                 " is not HOST:PORT or [ADDRESS]:PORT"));
+  auto port = whole_number<std::uint16_t>(digits);
+  if (!port || *port == 0)
+    return contradiction(concat("TROUPE_DRIVER=", cut_text(text, 300),
+                                ": the port is out of range, 1 to 65535"));
   return driver_address{std::string{host}, *port};
 }
 

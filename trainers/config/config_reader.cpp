@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <concepts>
+#include <initializer_list>
+#include <limits>
 #include <set>
 
 #include "troupe/runtime/config/scaling_config.hpp"
@@ -29,12 +32,18 @@ tl::unexpected<error> misfit(const std::string& where, const config_shape& x,
                         text.size() < got.size() ? "...'" : "'"));
 }
 
+template <std::integral Min, std::integral Max>
+tl::unexpected<error> out_of_range(const std::string& where,
+                                   std::string_view text, Min min, Max max) {
+  return failure(
+    ec::invalid_config,
+    concat(where, ": ", text, " is out of range, ", min, " to ", max));
+}
+
 tl::unexpected<error> out_of_range(const std::string& where,
                                    const config_shape& x,
                                    std::string_view text) {
-  return failure(
-    ec::invalid_config,
-    concat(where, ": ", text, " is out of range, ", x.min, " to ", x.max));
+  return out_of_range(where, text, x.min, x.max);
 }
 
 expected<config_value> integer_value(const std::string& where,
@@ -89,12 +98,35 @@ expected<config_value> choice_value(const std::string& where,
   return config_value{std::string{given}};
 }
 
+/// Whether *text* is an integer of any size.
+bool is_integer(std::string_view text) {
+  return is_digits(text.substr(text.starts_with('-') ? 1 : 0));
+}
+
+/// The end of a sentence about a text that `parse_count` does not take.
+tl::unexpected<error> count_problem(const std::string& where,
+                                    const config_shape& x,
+                                    std::string_view given) {
+  auto colon = given.find(':');
+  auto is_range = colon != given.npos;
+  auto first = given.substr(0, colon);
+  auto last = is_range ? given.substr(colon + 1) : first;
+  if (!is_integer(first) || !is_integer(last))
+    return misfit(where, x, given);
+  auto least = is_range ? 1 : 0;
+  for (auto text : {first, last})
+    if (auto number = whole_number<int>(text); !number || *number < least)
+      return out_of_range(where, text, least, std::numeric_limits<int>::max());
+  return failure(ec::invalid_config,
+                 concat(where, ": FEWEST is above MOST in '", given, '\''));
+}
+
 expected<config_value> count_value(const std::string& where,
                                    const config_shape& x,
                                    const std::string& given) {
   auto count = parse_count(given);
   if (!count)
-    return misfit(where, x, given);
+    return count_problem(where, x, given);
   return config_value{option_text(*count)};
 }
 
@@ -253,8 +285,11 @@ expected<json::document> parsed_json(const std::string& where,
       return failure(ec::invalid_config,
                      where + ": '" + twice + "' is given twice");
     return result;
-  } catch (const json::document::exception& why) {
-    return failure(ec::invalid_config, where + " is not JSON: " + why.what());
+  } catch (const json::document::exception& x) {
+    std::string_view why{x.what()}; // It begins with the library's own name.
+    if (why.starts_with("[json.exception."))
+      why.remove_prefix(std::min(why.find(']') + 2, why.size()));
+    return failure(ec::invalid_config, concat(where, " is not JSON: ", why));
   }
 }
 

@@ -193,8 +193,9 @@ TEST_F(parse_config_test, errors_of_the_command_line_name_the_field) {
             "--layers: expected integer, got 'x'");
   EXPECT_EQ(problem({"--layers", "[1,\"x\"]"}),
             "--layers: 1: expected integer, got '\"x\"'");
-  EXPECT_NE(problem({"--weights", "{"}).find("--weights is not JSON"),
-            std::string::npos);
+  EXPECT_EQ(
+    problem({"--weights", "{"}).find("--weights is not JSON: parse error at "),
+    0u);
   EXPECT_EQ(problem({"3"}),
             "'3' is not an option: write --name value or --name=value");
 }
@@ -219,7 +220,7 @@ TEST_F(parse_config_test, errors_of_a_file_name_the_field) {
   EXPECT_EQ(file_problem(R"({"groups":[{"lr":1,"x":2}]})"),
             ": there is no field 'groups.0.x'; there is lr, kind");
   EXPECT_EQ(file_problem("[]"), ": expected JSON object, got '[]'");
-  EXPECT_NE(file_problem("{").find(" is not JSON: "), std::string::npos);
+  EXPECT_EQ(file_problem("{").find(" is not JSON: parse error at "), 0u);
   EXPECT_NE(
     problem({"--config", "/nowhere/at/all.json"}).find("/nowhere/at/all.json"),
     std::string::npos);
@@ -352,12 +353,31 @@ TEST_F(parse_config_test, a_number_of_gpus_is_refused_in_one_sentence) {
 
 TEST_F(parse_config_test, mistakes_in_ranges_are_one_sentence) {
   EXPECT_EQ(scaled({"--workers", "8:2"}),
-            "--workers: expected integer or FEWEST:MOST, got '8:2'");
+            "--workers: FEWEST is above MOST in '8:2'");
+  EXPECT_EQ(scaled({"--workers_per_host=1", "--host_count=3:2"}),
+            "--host_count: FEWEST is above MOST in '3:2'");
+  EXPECT_EQ(scaled({"--workers", "-1"}),
+            "--workers: -1 is out of range, 0 to 2147483647");
+  EXPECT_EQ(scaled({"--workers", "9999999999999"}),
+            "--workers: 9999999999999 is out of range, 0 to 2147483647");
+  EXPECT_EQ(scaled({"--workers", "0:2"}),
+            "--workers: 0 is out of range, 1 to 2147483647");
+  EXPECT_EQ(scaled({"--workers", "2:99999999999999999999"}),
+            "--workers: 99999999999999999999 is out of range, 1 to "
+            "2147483647");
+  for (auto text : {"1.5", "2:", ":2", "2:x", "2:4:8", "-"})
+    EXPECT_EQ(scaled({"--host_count", text}),
+              concat("--host_count: expected integer or FEWEST:MOST, got '",
+                     text, '\''));
   EXPECT_EQ(scaled({"--workers=2", "--workers_per_host=2"}),
             "--workers and --workers_per_host are both given: use one of them");
   EXPECT_EQ(scaled({"--workers=2", "--host_count=2"}),
             "--host_count counts hosts with --workers_per_host, but --workers "
             "is given: use --workers FEWEST:MOST");
+  EXPECT_EQ(scaled({"--host_count=2"}),
+            "--host_count counts hosts with --workers_per_host, which is not "
+            "given");
+  EXPECT_EQ(scaled({"--host_count=2"}, {.workers_per_host = 2}), "1 2 2 2");
 }
 
 TEST(parse_config_death_test, a_wrong_option_ends_the_program_with_2) {

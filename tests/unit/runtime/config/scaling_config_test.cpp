@@ -166,6 +166,8 @@ TEST(scaling_config_test, refuses_ranges_that_no_run_can_have) {
               HasSubstr("one fixed number"));
   EXPECT_THAT(refusal({.num_workers = 2, .min_hosts = 1, .agents = 1}),
               HasSubstr("num_workers is a range"));
+  EXPECT_EQ(refusal({.num_workers = 2, .min_hosts = -1}),
+            "scaling.min_hosts must be >= 0, got -1");
   EXPECT_THAT(
     refusal(
       {.num_workers = 4, .workers_per_host = 2, .min_hosts = 3, .agents = 1}),

@@ -309,10 +309,14 @@ TEST(launch_environment_test, refuses_half_an_invitation) {
               HasSubstr("use one of them"));
   EXPECT_THAT(mistake_in({{"TROUPE_DRIVER", "a:1"}, {"TROUPE_AGENTS", "0"}}),
               HasSubstr("TROUPE_AGENTS=0"));
-  for (auto address : {"a", "a:", "a:0", "a:65536", "a:1x", ":1", "fd00::1:1",
-                       "[a]:1", "[fd00::1]", "a b:1"})
+  for (auto address : {"a", "a:", "a:-1", "a:1x", ":1", "fd00::1:1", "[a]:1",
+                       "[fd00::1]", "a b:1"})
     EXPECT_THAT(mistake_in({{"TROUPE_DRIVER", address}}),
                 HasSubstr("is not HOST:PORT"))
+      << address;
+  for (auto address : {"a:0", "a:65536", "a:99999999999999999999"})
+    EXPECT_THAT(mistake_in({{"TROUPE_DRIVER", address}}),
+                HasSubstr("the port is out of range, 1 to 65535"))
       << address;
 }
 

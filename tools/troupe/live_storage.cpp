@@ -30,6 +30,8 @@ constexpr std::uint32_t of_storage = IN_CREATE | IN_MOVED_TO | IN_MOVED_FROM
                                      | IN_DELETE | IN_DELETE_SELF | IN_MOVE_SELF
                                      | IN_ONLYDIR;
 
+constexpr std::uint32_t of_name = IN_DELETE_SELF | IN_MOVE_SELF | IN_ONLYDIR;
+
 // The journal grows, and other files are replaced.
 constexpr std::uint32_t of_run =
   IN_MODIFY | IN_CREATE | IN_MOVED_TO | IN_MOVED_FROM | IN_DELETE | IN_ONLYDIR;
@@ -111,15 +113,33 @@ void forget(T& x) {
 expected<live_storage> live_storage::open(const fs::path& path) {
   live_storage result{path};
   TROUPE_TRY_VOID(look_into(path));
-  result.changes_ = unique_fd{::inotify_init1(IN_CLOEXEC | IN_NONBLOCK)};
-  if (!result.changes_)
-    return tl::unexpected{storage_error("watch", path, errno)};
+  for (auto to : {&result.own_changes_, &result.changes_}) {
+    *to = unique_fd{::inotify_init1(IN_CLOEXEC | IN_NONBLOCK)};
+    if (!*to)
+      return tl::unexpected{storage_error("watch", path, errno)};
+  }
   result.own_watch_ =
     ::inotify_add_watch(result.changes_.get(), path.c_str(), of_storage);
-  if (result.own_watch_ < 0)
+  if (result.own_watch_ < 0
+      || ::inotify_add_watch(result.own_changes_.get(), path.c_str(), of_name)
+           < 0)
     return tl::unexpected{storage_error("watch", path, errno)};
   TROUPE_TRY_VOID(result.rescan());
   return result;
+}
+
+expected<void> live_storage::look_at_itself() {
+  char buffer[4096];
+  while (::read(own_changes_.get(), buffer, sizeof(buffer)) > 0)
+    continue; // What happened does not matter.
+  return expect_itself();
+}
+
+expected<void> live_storage::expect_itself() const {
+  TROUPE_TRY(auto itself, look_up(path_));
+  if (!itself.is_folder())
+    return failure(ec::storage, "the folder " + path_.string() + " is gone");
+  return {};
 }
 
 void live_storage::add_waits(std::vector<pollfd>& to) const {
@@ -208,9 +228,7 @@ expected<storage_content> live_storage::read_content() const {
   auto found = look_into(path_);
   if (!found && found.error().code != ec::invalid_argument)
     return tl::unexpected{found.error()};
-  TROUPE_TRY(auto itself, look_up(path_));
-  if (!itself.is_folder())
-    return failure(ec::storage, "the folder " + path_.string() + " is gone");
+  TROUPE_TRY_VOID(expect_itself());
   return found ? std::move(*found) : storage_content{path_, {}, {}, {}};
 }
 

@@ -27,6 +27,15 @@ public:
   /// Errors are those of `look_into`.
   static expected<live_storage> open(const fs::path& path);
 
+  /// Readable when the folder itself may have been removed or moved: then
+  /// `look_at_itself` is called.
+  const internal::unique_fd& own_changes() const noexcept {
+    return own_changes_;
+  }
+
+  /// An error: the folder itself is gone.
+  expected<void> look_at_itself();
+
   /// Adds what to wait for before `look` is called.
   void add_waits(std::vector<pollfd>& to) const;
 
@@ -101,6 +110,7 @@ private:
   explicit live_storage(fs::path path) : path_(std::move(path)) {}
 
   expected<void> rescan();
+  expected<void> expect_itself() const;
   expected<storage_content> read_content() const;
   void take(storage_content content);
   void look_at_names(const storage_content& content);
@@ -118,6 +128,7 @@ private:
   const found_sweep& facts_of(sweep& x);
 
   fs::path path_;
+  internal::unique_fd own_changes_; ///< Of the folder's name alone.
   internal::unique_fd changes_;
   int own_watch_ = -1;
   watch_map watches_; ///< What a watch says that it has changed.

@@ -74,10 +74,12 @@ public:
     return result;
   }
 
-  /// Serves until a signal comes. No one who watches: nothing is read.
+  /// Serves until a signal comes, or the folder goes. No one who watches:
+  /// nothing is read.
   expected<void> run(http_server& server, const unique_fd& signals) {
     for (;;) {
-      std::vector<pollfd> waits{{signals.get(), POLLIN, 0}};
+      std::vector<pollfd> waits{{signals.get(), POLLIN, 0},
+                                {runs_.own_changes().get(), POLLIN, 0}};
       auto until = clock::time_point::max();
       if (server.has_streams()) {
         until = send_news(server);
@@ -90,8 +92,10 @@ public:
           runs_.add_waits(waits);
       }
       TROUPE_TRY_VOID(server.serve(waits, until));
-      if (waits.front().revents != 0)
+      if (waits[0].revents != 0)
         return {};
+      if (waits[1].revents != 0)
+        TROUPE_TRY_VOID(runs_.look_at_itself());
       if (server.has_streams() && !runs_.is_announced()
           && clock::now() >= next_look_elsewhere_) {
         auto begin = clock::now();

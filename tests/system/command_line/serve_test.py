@@ -422,6 +422,17 @@ class ProgramTest(ServeTest):
         self.assertEqual(server.process.returncode, 1)
         self.assertIn("is gone", errors)
 
+    def test_without_a_reader_it_ends_with_its_folder_as_well(self):
+        for name, take_away in (("removed", lambda path: path.rmdir()), ("moved", lambda path: path.rename(self.storage.parent / "elsewhere"))):
+            path = self.storage / name
+            path.mkdir(parents=True)
+            server = Server(path)
+            self.addCleanup(server.close)
+            take_away(path)
+            _, errors = server.process.communicate(timeout=LIMIT_S)
+            self.assertEqual(server.process.returncode, 1)
+            self.assertIn(f"{name} is gone", errors)
+
 
 class Chromium:
     """A page in headless Chromium, which listens at a pipe."""

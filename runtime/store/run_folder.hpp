@@ -9,6 +9,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "troupe/runtime/error.hpp"
@@ -33,6 +34,14 @@ expected<void> expect_own_run(const fs::path& path);
 /// Before a run begins in it: `ec::conflict` if *folder* has files, and none is
 /// a run's.
 expected<void> refuse_foreign(const held_folder& folder);
+
+/// How the name of a finished run's folder begins while it is removed, so that
+/// another run takes its name: `.replaced-<name>-<8 digits>`.
+inline constexpr std::string_view replaced_prefix = ".replaced-";
+
+/// Whether *folder* is such a name. What a crash has left of it is removed when
+/// a run of that name is replaced again.
+bool is_replaced_run(std::string_view folder) noexcept;
 
 /// A driver's right to a run, from one of its attempts on.
 struct run_claim {

@@ -94,6 +94,12 @@ expected<void> expect_own_run(const fs::path& path) {
                      "its run.json, state.json or journal.jsonl");
 }
 
+bool is_replaced_run(std::string_view folder) noexcept {
+  auto dash = folder.rfind('-');
+  return folder.starts_with(replaced_prefix) && dash >= replaced_prefix.size()
+         && folder.size() - dash == 9 && is_hex(folder.substr(dash + 1));
+}
+
 expected<void> refuse_foreign(const held_folder& folder) {
   TROUPE_TRY(auto names, folder.names());
   if (std::ranges::count(names, run_layout::sweep_description) > 0)

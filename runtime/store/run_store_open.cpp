@@ -55,7 +55,7 @@ expected<void> remove_finished(const fs::path& storage,
   if (!next.has_finished)
     return {};
   auto above = folder->path().parent_path();
-  auto prefix = ".replaced-" + name + "-";
+  auto prefix = concat(replaced_prefix, name, '-');
   TROUPE_TRY_VOID(
     rename_new(folder->path(), above / fs::unique_path(prefix + "%%%%%%%%")));
   folder.reset();                   // NFS keeps what is open.

@@ -101,6 +101,11 @@ void complain_about(const std::vector<found_run>& runs,
     complain(shown_name(x.path) + ": " + x.reason.message);
 }
 
+/// Whether *x* may be a run, for all that can be read.
+bool is_unreadable(const strange_folder& x) {
+  return x.reason.code != ec::invalid_argument;
+}
+
 json_object json_of(const std::vector<found_run>& runs,
                     const std::vector<found_sweep>& sweeps,
                     const storage_content& storage) {
@@ -144,6 +149,9 @@ std::string names_of(const storage_content& storage) {
 std::string tables_of(const std::vector<found_run>& runs,
                       const std::vector<found_sweep>& sweeps,
                       const storage_content& storage, const ls_arguments& x) {
+  if (runs.empty() && sweeps.empty()
+      && std::ranges::any_of(storage.strange, is_unreadable))
+    return {}; // It cannot be known; the complaints say why.
   if (runs.empty() && sweeps.empty())
     return "no runs in " + one_line(storage.path.string()) + '\n';
   auto result = runs.empty() ? "" : table_of(runs, x);
@@ -178,9 +186,6 @@ expected<int> ls(const ls_arguments& x) {
     complain_about(runs, sweeps, storage);
     complain_about(x.metric, runs);
   }
-  auto is_unreadable = [](const strange_folder& x) {
-    return x.reason.code != ec::invalid_argument;
-  };
   auto has_problems = [](const auto& x) { return !x.problems.empty(); };
   return std::ranges::any_of(storage.strange, is_unreadable)
              || std::ranges::any_of(runs, has_problems)

@@ -40,6 +40,17 @@ std::optional<T> take(expected<T> from, found_run& to) {
   return std::nullopt;
 }
 
+/// That the run in *path* has no state, and what its next start does about it.
+error missing_state(const fs::path& path) {
+  auto text = "there is no " + (path / run_layout::state).string();
+  auto next = held_folder::follow(path).and_then(refuse_foreign);
+  if (next)
+    text += "; the next start of the run rebuilds it";
+  else if (next.error().code == ec::conflict)
+    text += "; the next start refuses the folder: " + next.error().message;
+  return {ec::corrupt, std::move(text)};
+}
+
 /// The last whole lines of a journal, up to the last report.
 struct journal_end {
   std::optional<journaled_batch> batch;
@@ -153,9 +164,7 @@ found_run read_run(const fs::path& path) {
         && claim->attempt >= x.state->next_attempt)
       x.state->status = run_status_kind::running;
   } else if (state && x.presence == driver_presence::gone) {
-    x.problems.push_back(
-      {ec::corrupt, "there is no " + (path / run_layout::state).string()
-                      + "; the next start of the run rebuilds it"});
+    x.problems.push_back(missing_state(path));
   }
   x.description = take(read_description(path), x);
   if (x.description)

@@ -108,7 +108,8 @@ expected<storage_content> look_into(const fs::path& path) {
       result.strange.push_back({entry, what.error()});
       continue;
     }
-    if (!what->is_folder() || name == run_layout::mlflow_tree)
+    if (!what->is_folder() || name == run_layout::mlflow_tree
+        || is_replaced_run(name))
       continue;
     auto run = is_run(entry);
     auto sweep = is_sweep(entry);

@@ -196,6 +196,21 @@ class LsTest(CommandLineTest):
         self.assertEqual(len(table.splitlines()), 5)
         self.assertIn("broken run.json: ", complaints)
 
+    def test_a_lost_state_is_rebuilt_but_not_for_another_program(self):
+        (self.runs.make("digits") / "state.json").unlink()
+        (self.storage / "project").mkdir()
+        (self.storage / "project/run.json").write_text('{"of": "another program"}\n')
+        said = {x["name"]: [p["message"] for p in x["problems"] if "state.json" in p["message"]]
+                for x in self.listed(code=1).values()}
+        self.assertRegex(said["digits"][0], r"there is no .*/state\.json; the next start of the run rebuilds it$")
+        self.assertRegex(said["project"][0], r"there is no .*/state\.json; the next start refuses the folder: .* holds run\.json, but no run")
+
+    def test_a_run_that_was_being_replaced_is_not_listed(self):
+        whole = self.runs.make("digits")
+        (self.runs.copy(whole, ".replaced-digits-59a8ab74") / "state.json").unlink()
+        self.runs.copy(whole, ".replaced-digits")  # which may be a name
+        self.assertEqual(sorted(self.listed()), [".replaced-digits", "digits"])
+
     def test_a_newer_format_is_named(self):
         whole = self.runs.make("digits")
         for file, change in (("run.json", {"format": 2}), ("state.json", {"format": 9})):
@@ -219,7 +234,9 @@ class LsTest(CommandLineTest):
         shutil.copy(TROUPE, program)
         if os.geteuid() != 0:
             self.skipTest("only root has runs that others may not read")
-        _, complaints = troupe("ls", self.storage, code=1, program=program, user=NOBODY)
+        (self.storage / "digits").chmod(0o700)
+        output, complaints = troupe("ls", self.storage, code=1, program=program, user=NOBODY)
+        self.assertEqual(output, "")  # whether there are runs cannot be known
         self.assertIn("Permission denied", complaints)
         self.storage.chmod(0o700)
         _, complaints = troupe("ls", self.storage, code=1, program=program, user=NOBODY)

@@ -13,6 +13,7 @@ namespace troupe {
 using namespace internal;
 
 void init(int argc, char** argv) {
+  static_cast<void>(had_stdout()); // before anything is opened
   register_messages();
   // Exceeding a file size limit is an error of the write, not a signal.
   struct sigaction now {};

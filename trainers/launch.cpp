@@ -1,5 +1,8 @@
 #include "troupe/trainers/launch.hpp"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <cstdio>
 #include <cstdlib>
 #include <optional>
@@ -136,6 +139,11 @@ expected<launch_arguments> read_launch_arguments(int argc,
       TROUPE_TRY_VOID(take_launch(result, *launch));
     }
   }
+  return result;
+}
+
+bool had_stdout() noexcept {
+  static const auto result = ::fcntl(STDOUT_FILENO, F_GETFD) >= 0;
   return result;
 }
 

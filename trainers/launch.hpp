@@ -26,6 +26,10 @@ struct launch_arguments {
 expected<launch_arguments> read_launch_arguments(int argc,
                                                  const char* const* argv);
 
+/// Whether stdout was open at the first call. `init` asks before /dev/null is
+/// opened in the place of what is closed.
+bool had_stdout() noexcept;
+
 /// Finds out what started this process, for `found_launch`. An agent serves its
 /// driver now, and an extra task ends: then it does not return. Otherwise says
 /// in one line what was found, unless it is this host alone.

@@ -3,14 +3,17 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <span>
 #include <vector>
 
 #include "troupe/runtime/near_names.hpp"
 #include "troupe/runtime/text.hpp"
 #include "troupe/trainers/config/config_reader.hpp"
+#include "troupe/trainers/launch.hpp"
 
 namespace troupe::internal {
 
@@ -91,6 +94,25 @@ std::string_view program_name(int argc, const char* const* argv) {
   return path.substr(path.rfind('/') + 1);
 }
 
+/// Ends the process with 0, or with 1 if *help* cannot be printed.
+[[noreturn]] void exit_with_help(std::string_view program,
+                                 const std::string& help) {
+  auto code = EBADF;
+  if (had_stdout()) {
+    if (std::fputs(help.c_str(), stdout) >= 0 && std::fflush(stdout) == 0)
+      std::exit(0);
+    code = errno;
+  }
+  // A reader that has left has seen enough.
+  if (code != EPIPE) {
+    auto text =
+      concat(program,
+             ": cannot write to standard output: ", std::strerror(code), '\n');
+    std::fputs(text.c_str(), stderr);
+  }
+  std::exit(1);
+}
+
 } // namespace
 
 expected<parsed_fields> read_config(const config_shape& shape,
@@ -137,10 +159,8 @@ config_value read_config_or_exit(const config_shape& shape, config_value values,
     read_config(shape, std::move(values), argc, argv, environ, options);
   if (!result)
     exit_for_usage(argc, argv, result.error().message);
-  if (!result->help.empty()) {
-    std::fputs(result->help.c_str(), stdout);
-    std::exit(std::fflush(stdout) == 0 ? 0 : 1);
-  }
+  if (!result->help.empty())
+    exit_with_help(program_name(argc, argv), result->help);
   return std::move(result->values);
 }
 

@@ -1,6 +1,7 @@
 // troupe: looks at runs, and acts on them, from the command line.
 
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <optional>
@@ -149,6 +150,8 @@ int run(int argc, char** argv) {
 } // namespace troupe::tool
 
 int main(int argc, char** argv) {
+  // Exceeding a file size limit is an error of the write, not a signal.
+  std::signal(SIGXFSZ, SIG_IGN);
   try {
     return troupe::tool::run(argc, argv);
   } catch (const std::exception& e) {

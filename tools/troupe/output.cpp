@@ -26,7 +26,8 @@ namespace {
     std::signal(SIGPIPE, SIG_DFL);
     std::raise(SIGPIPE);
   }
-  std::fprintf(stderr, "troupe: write: %s\n", std::strerror(code));
+  std::fprintf(stderr, "troupe: cannot write to standard output: %s\n",
+               std::strerror(code));
   std::_Exit(failed);
 }
 

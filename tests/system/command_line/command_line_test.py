@@ -299,7 +299,7 @@ class LsTest(CommandLineTest):
         with open("/dev/full", "wb") as full:
             done = subprocess.run([TROUPE, "ls", self.storage], stdout=full, stderr=subprocess.PIPE, timeout=LIMIT_S)
         self.assertEqual(done.returncode, 1)
-        self.assertIn(b"No space left", done.stderr)
+        self.assertIn(b"troupe: cannot write to standard output: No space left", done.stderr)
 
 
 class ShowTest(CommandLineTest):
@@ -535,6 +535,15 @@ class CompareTest(CommandLineTest):
         output, _ = troupe("compare", "digits", "long", "-s", self.storage, cwd=elsewhere)
         self.assertEqual([output, (elsewhere / "compare.html").read_text()], ["compare.html\n", page.read_text()])
         self.assertEqual(troupe("compare", "digits", "long", "-s", self.storage, "-o", "-")[0], page.read_text())
+
+    def test_a_page_that_is_too_large_for_its_limit_is_an_error(self):
+        self.compared()
+        page = self.storage.parent / "large.html"
+        done = subprocess.run(["sh", "-c", 'ulimit -f 8 && exec "$@"', "sh", TROUPE, "compare", "digits", "long", "-s", self.storage, "-o", page],
+                              capture_output=True, text=True, timeout=LIMIT_S, stdin=subprocess.DEVNULL)
+        self.assertEqual([done.returncode, done.stdout], [1, ""])
+        self.assertIn("File too large", done.stderr)
+        self.assertEqual(list(page.parent.glob("large*")), [])
 
     def test_a_damaged_run_is_named_and_the_others_are_shown(self):
         broken = self.runs.copy(self.runs.make("whole"), "broken") / "journal.jsonl"

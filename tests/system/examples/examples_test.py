@@ -139,6 +139,12 @@ class Minimal(ExampleTest):
             json.loads((path / name).read_text())
         self.assertEqual(config_names(path), ["steps"])
 
+    def test_help_that_cannot_be_printed_is_an_error(self):
+        for to, why in (("/dev/full", "No space left on device"), ("&-", "Bad file descriptor")):
+            done = subprocess.run(["sh", "-c", f'exec "$0" --help >{to}', PROGRAMS / self.program], stderr=subprocess.PIPE, text=True,
+                                  timeout=LIMIT_S, stdin=subprocess.DEVNULL)
+            self.assertEqual([done.returncode, done.stderr], [1, f"{self.program}: cannot write to standard output: {why}\n"])
+
     def test_leaves_no_escape_codes_in_a_log(self):
         out, err = self.run_example("--storage", self.folder / "elsewhere")
         self.assertNotIn("\x1b", out + err)

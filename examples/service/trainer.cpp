@@ -70,9 +70,10 @@ void trainer_state::begin_round(caf::actor_system& system,
 void trainer_state::end_round() {
   auto outcome = run->wait(); // returns at once
   run.reset();
-  std::printf("%s has %s after %llu attempts", run_name(round).c_str(),
+  std::printf("%s has %s after %llu attempt%s", run_name(round).c_str(),
               std::string{to_string(outcome.status)}.c_str(),
-              static_cast<unsigned long long>(outcome.attempts));
+              static_cast<unsigned long long>(outcome.attempts),
+              outcome.attempts == 1 ? "" : "s");
   if (outcome.error)
     std::printf(": %s\n", outcome.error->message.c_str());
   else

@@ -15,6 +15,7 @@
 #include "tools/troupe/sweeps.hpp"
 #include "tools/troupe/verbs.hpp"
 #include "troupe/runtime/near_names.hpp"
+#include "troupe/runtime/text.hpp"
 
 namespace troupe::tool {
 
@@ -101,6 +102,21 @@ std::string no_verb_text(const CLI::App& app,
          + internal::near_names(*first, {names.begin(), names.end()});
 }
 
+/// What is wrong with the arguments that nothing has taken.
+std::string extras_text(const CLI::App& app) {
+  auto& part = chosen(app);
+  auto left = app.remaining(); // before the verb
+  if (!left.empty() && (&part == &app || !left.front().starts_with('-')))
+    return no_verb_text(app, left);
+  if (!left.empty())
+    return internal::concat("options follow the verb, as in troupe ",
+                            part.get_name(), ' ', internal::joined(left, " "));
+  left = part.remaining();
+  return internal::concat(left.size() == 1 ? "this argument was"
+                                           : "these arguments were",
+                          " not expected: ", internal::joined(left, " "));
+}
+
 int run(int argc, char** argv) {
   CLI::App app{about, "troupe"};
   app.footer(notes);
@@ -125,11 +141,8 @@ int run(int argc, char** argv) {
   } catch (const CLI::CallForVersion& x) {
     print(std::string{x.what()} + '\n');
     return done;
-  } catch (const CLI::ExtrasError& e) {
-    auto left = app.remaining();
-    return refuse(app, &chosen(app) == &app && !left.empty()
-                         ? no_verb_text(app, left)
-                         : e.what());
+  } catch (const CLI::ExtrasError&) {
+    return refuse(app, extras_text(app));
   } catch (const CLI::ParseError& e) {
     return refuse(app, e.what());
   }

@@ -811,6 +811,12 @@ class ProgramTest(CommandLineTest):
     def test_a_verb_that_is_not_there_is_refused_with_near_names(self):
         self.assertIn("there is no verb 'shwo'; did you mean show?", troupe("shwo", code=2)[1])
         self.assertIn("there is no option --fly", troupe("--fly", code=2)[1])
+        self.assertIn("there is no verb 'runs'", troupe("runs", "ls", code=2)[1])
+
+    def test_arguments_that_no_one_takes_are_named_in_their_order(self):
+        self.assertIn("options follow the verb, as in troupe ls --storage runs\n", troupe("--storage", "runs", "ls", code=2)[1])
+        self.assertIn("this argument was not expected: --fly\n", troupe("ls", "--fly", code=2)[1])
+        self.assertIn("these arguments were not expected: b c\n", troupe("ls", "a", "b", "c", code=2)[1])
 
     def test_it_knows_its_version(self):
         version = re.search(r"project\(\s*\w+\s+VERSION ([\d.]+)", (ROOT / "CMakeLists.txt").read_text(encoding="utf-8"))[1]

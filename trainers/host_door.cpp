@@ -229,6 +229,10 @@ host_door::open(const std::string& run_id, const fs::path& tickets,
   return std::unique_ptr<host_door>{new host_door{std::move(x)}};
 }
 
+expected<bool> host_door::has_place_for_ticket(const fs::path& path) {
+  return is_place_for_ticket(path);
+}
+
 std::string host_door::ticket_text() const {
   return std::string{encode(parts_->own).view()};
 }

@@ -28,6 +28,9 @@ public:
   open(const std::string& run_id, const fs::path& tickets,
        std::chrono::milliseconds lost_after, note_function note);
 
+  /// Whether `admit` may write the ticket to *path*: there is no other file.
+  static expected<bool> has_place_for_ticket(const fs::path& path);
+
   host_door(const host_door&) = delete;
   host_door& operator=(const host_door&) = delete;
 

@@ -237,11 +237,18 @@ expected<void> run_starter::check_ticket() const {
     return {};
   TROUPE_TRY(auto path, absolute_path(request_.run.agent_ticket));
   TROUPE_TRY(auto folder, look_up(path.parent_path()));
-  if (folder.is_folder())
+  if (!folder.is_folder())
+    return failure(ec::invalid_config,
+                   concat("run.agent_ticket is ", path.string(),
+                          ", but there is no such folder"));
+  if (!request_.tickets.empty())
+    return {}; // It is not written.
+  TROUPE_TRY(auto is_free, host_door::has_place_for_ticket(path));
+  if (is_free)
     return {};
-  return failure(ec::invalid_config,
-                 concat("run.agent_ticket is ", path.string(),
-                        ", but there is no such folder"));
+  return failure(
+    ec::invalid_config,
+    concat("run.agent_ticket is ", path.string(), ", which is not a ticket"));
 }
 
 expected<void> run_starter::start_trackers() {

@@ -24,6 +24,8 @@ namespace troupe::internal {
 namespace {
 
 constexpr std::string_view first_line = "troupe-ticket 1";
+/// How tickets of any version begin.
+constexpr std::string_view first_word = "troupe-ticket ";
 constexpr std::string_view last_line = "end";
 
 /// The longest name in DNS.
@@ -256,6 +258,24 @@ expected<ticket> read_ticket_file(const fs::path& path, host_role role) {
   if (!result)
     return failure(result.error().code, what + ": " + result.error().message);
   return result;
+}
+
+expected<bool> is_place_for_ticket(const fs::path& path) {
+  TROUPE_TRY(auto found, look_up_link(path));
+  if (!found.exists())
+    return true;
+  if (!found.is_file())
+    return false;
+  auto file = open_file(path, O_RDONLY, "read");
+  if (!file) {
+    // Its run may have removed it meanwhile.
+    TROUPE_TRY(auto still, look_up_link(path));
+    if (!still.exists())
+      return true;
+    return tl::unexpected{std::move(file.error())};
+  }
+  TROUPE_TRY(auto begin, read_range(*file, path, 0, first_word.size()));
+  return begin.empty() || begin == first_word;
 }
 
 expected<std::vector<std::string>> host_addresses() {

@@ -55,6 +55,10 @@ expected<ticket> read_ticket(int fd, std::chrono::milliseconds limit,
 expected<ticket> read_ticket_file(const fs::path& path,
                                   host_role role = host_role::agent);
 
+/// Whether a ticket may replace what is at *path*: nothing, an empty file or
+/// another ticket. Not a link, which would be replaced, too.
+expected<bool> is_place_for_ticket(const fs::path& path);
+
 /// The addresses of this host that others may reach: all of its interfaces
 /// that are up, IPv4 first; those of the loopback if there is no other. Without
 /// link-local addresses of IPv6, which mean something else on each host.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -193,6 +194,28 @@ TEST_F(ticket_test, refuses_what_is_not_a_file) {
   ASSERT_EQ(::symlink(loop.c_str(), loop.c_str()), 0);
   EXPECT_EQ(read_ticket_file(loop).error().code, ec::invalid_config)
     << "it does not pass";
+}
+
+TEST_F(ticket_test, replaces_nothing_but_tickets) {
+  auto is_place = [](const fs::path& path) {
+    return is_place_for_ticket(path).value();
+  };
+  EXPECT_TRUE(is_place(folder / "none"));
+  EXPECT_TRUE(is_place(file(0600)));
+  auto other = folder / "other";
+  for (auto& [content, is_free] :
+       {std::pair{"", true}, std::pair{"troupe-ticket 2\nrun x\n", true},
+        std::pair{"my notes\n", false}, std::pair{"troupe", false}}) {
+    test::write_bytes(other, content);
+    EXPECT_EQ(is_place(other), is_free) << content;
+  }
+  EXPECT_FALSE(is_place(folder.path()));
+  auto link = folder / "link";
+  ASSERT_EQ(::symlink(file(0600).c_str(), link.c_str()), 0);
+  EXPECT_FALSE(is_place(link));
+  auto pipe = folder / "pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_FALSE(is_place(pipe));
 }
 
 TEST_F(ticket_test, finds_the_addresses_of_this_host) {

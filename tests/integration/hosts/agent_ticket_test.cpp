@@ -92,14 +92,14 @@ TEST_F(agent_ticket_test, an_agent_that_cannot_look_for_a_ticket_ends) {
   EXPECT_EQ(start_agent().wait(), 78);
 }
 
-TEST(run_ticket_test, is_refused_before_a_run_begins_if_it_cannot_be_written) {
-  temporary_folder folder;
+/// Starts a run in *folder* that is to be refused for its *ticket*.
+void expect_refusal(const temporary_folder& folder, const fs::path& ticket) {
   run_config config;
   config.name = "run";
   config.storage_path = folder / "storage";
   config.quiet = true;
   scaling_config scaling{.num_workers = 2, .agents = 1};
-  config.agent_ticket = folder / "missing" / "ticket";
+  config.agent_ticket = ticket;
   auto outcome =
     data_parallel_trainer{[](train_context&) {},
                           train_options{.scaling = scaling, .run = config}}
@@ -107,6 +107,20 @@ TEST(run_ticket_test, is_refused_before_a_run_begins_if_it_cannot_be_written) {
   ASSERT_TRUE(outcome.error);
   EXPECT_EQ(outcome.error->code, ec::invalid_config);
   EXPECT_FALSE(fs::exists(folder / "storage"));
+}
+
+TEST(run_ticket_test, is_refused_before_a_run_begins_if_it_cannot_be_written) {
+  temporary_folder folder;
+  expect_refusal(folder, folder / "missing" / "ticket");
+}
+
+TEST(run_ticket_test, does_not_replace_another_file) {
+  temporary_folder folder;
+  auto notes = folder / "notes.txt";
+  write_bytes(notes, "my notes\n");
+  expect_refusal(folder, notes);
+  EXPECT_EQ(bytes_of(notes), "my notes\n");
+  expect_refusal(folder, folder.path());
 }
 
 } // namespace

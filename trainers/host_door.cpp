@@ -219,7 +219,7 @@ host_door::open(const std::string& run_id, const fs::path& tickets,
   };
   args.has_link = [to = x->to](const link_id& id) { return to->has_link(id); };
   args.on_refusal = [note = std::move(note)](const door_refusal& refusal) {
-    if (is_shown(refusal.count))
+    if (!refusal.has_left && is_shown(refusal.count))
       note(concat("a connection was refused (", refusal.count,
                   " so far): ", refusal.address, ": ", refusal.text));
   };

@@ -134,15 +134,19 @@ private:
     return next;
   }
 
-  void refuse(connection& x, channel_fault cause, std::string text) {
+  void refuse(connection& x, channel_fault cause, std::string text,
+              bool has_left = false) {
     auto channel = std::move(x.channel);
-    refuse(cause, std::move(x.address), std::move(text));
+    refuse(cause, std::move(x.address), std::move(text), has_left);
   }
 
-  void refuse(channel_fault cause, std::string address, std::string text) {
-    ++refused_;
+  void refuse(channel_fault cause, std::string address, std::string text,
+              bool has_left = false) {
+    if (!has_left)
+      ++refused_;
     if (args_.on_refusal)
-      args_.on_refusal({cause, std::move(address), std::move(text), refused_});
+      args_.on_refusal(
+        {cause, std::move(address), std::move(text), refused_, has_left});
   }
 
   void refuse_late() {
@@ -164,7 +168,10 @@ private:
         break;
       case tls_channel::progress::failed: {
         auto why = x.channel->failure();
-        refuse(x, why.cause, std::move(why.text));
+        auto has_ended = why.cause == channel_fault::closed
+                         || why.cause == channel_fault::lost;
+        auto has_left = has_ended && x.greeted < x.raw_greeting.size();
+        refuse(x, why.cause, std::move(why.text), has_left);
         break;
       }
       case tls_channel::progress::done:

@@ -40,12 +40,15 @@ inline constexpr std::byte door_welcome{'T'};
 /// Or it resumes a link that the driver does not have, or has given up.
 inline constexpr std::byte door_farewell{'N'};
 
-/// A connection that the door closed.
+/// A connection that the door closed, or that ended before it was accepted.
 struct door_refusal {
   channel_fault cause = channel_fault::none;
   std::string address;     ///< Of the peer; empty if it could not be accepted.
   std::string text;        ///< Continues "10.0.0.7: ".
-  std::uint64_t count = 0; ///< Refusals so far, with this one.
+  std::uint64_t count = 0; ///< Refusals so far, without those that have left.
+  /// The peer ended it before it had greeted, as an agent does with all of its
+  /// connections but one.
+  bool has_left = false;
 };
 
 struct door_args {

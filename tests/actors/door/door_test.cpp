@@ -180,6 +180,26 @@ TEST_F(door_test, refuses_a_client_that_leaves) {
   EXPECT_EQ(record.first_cause(), fault::closed);
 }
 
+TEST_F(door_test, does_not_count_connections_that_end_before_they_greet) {
+  open();
+  connect_to_port(port());
+  ASSERT_EQ(record.refusals(1).size(), 1u);
+  {
+    door_client agent{port(), certificates.agent_identity()};
+    finish_step(*agent.channel, [&] { return agent.channel->shake_hands(); });
+  }
+  ASSERT_EQ(record.refusals(2).size(), 2u);
+  auto stranger = connect_to_port(port());
+  ::send(stranger.get(), "garbage\n", 8, MSG_NOSIGNAL);
+  await_end(stranger);
+  auto refusals = record.refusals(3);
+  ASSERT_EQ(refusals.size(), 3u);
+  EXPECT_TRUE(refusals[0].has_left);
+  EXPECT_TRUE(refusals[1].has_left) << refusals[1].text;
+  EXPECT_FALSE(refusals[2].has_left);
+  EXPECT_EQ(refusals[2].count, 1u);
+}
+
 TEST_F(door_test, gives_silent_clients_up) {
   open([](door_args& x) { x.handshake_limit = 20ms; });
   auto nothing = connect_to_port(port());

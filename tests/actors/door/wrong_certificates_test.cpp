@@ -113,6 +113,7 @@ TEST_P(wrong_certificate_test, are_refused_with_their_cause) {
   EXPECT_EQ(refusals[0].cause, GetParam().at_door) << refusals[0].text;
   EXPECT_EQ(refusals[0].address, "127.0.0.1");
   EXPECT_EQ(refusals[0].count, 1u);
+  EXPECT_FALSE(refusals[0].has_left);
 }
 
 INSTANTIATE_TEST_SUITE_P(

@@ -154,6 +154,26 @@ TEST_F(host_door_test, no_agent_holds_the_driver_back_at_the_end) {
   driver.reset();
 }
 
+// An agent dials all addresses of its driver at once.
+TEST_F(host_door_test, says_nothing_of_connections_that_end_before_they_greet) {
+  std::promise<std::string> first_note;
+  auto is_first = true;
+  auto note = [&](std::string text) {
+    if (std::exchange(is_first, false))
+      first_note.set_value(std::move(text));
+  };
+  auto other = *host_door::open("run2", {}, 10s, note);
+  auto port = parse_ticket(other->ticket_text(), host_role::agent)->port;
+  connect_to_port(port);
+  auto stranger = connect_to_port(port);
+  ASSERT_EQ(::send(stranger.get(), "garbage\n", 8, MSG_NOSIGNAL), 8);
+  auto text = first_note.get_future();
+  ASSERT_EQ(text.wait_for(door_patience), std::future_status::ready);
+  EXPECT_EQ(text.get().find("a connection was refused (1 so far): 127.0.0.1: "
+                            "it does not speak TLS"),
+            0u);
+}
+
 TEST_F(host_door_test, takes_no_agents_after_the_end) {
   ASSERT_TRUE(door->admit(*endpoint, {}));
   door->end_connections(10ms);

@@ -1,5 +1,7 @@
 #include "troupe/actors/worker_group.hpp"
 
+#include <chrono>
+#include <optional>
 #include <utility>
 
 #include "troupe/actors/compat/messaging.hpp"
@@ -14,6 +16,15 @@ namespace {
 /// The group learns of calls that its agents hold a second later. A shorter
 /// limit on waits leaves no time for that.
 constexpr auto least_limit = std::chrono::seconds{2};
+
+/// How long no agent is launched on *x*, which has left and may not be gone
+/// yet; nothing if that is not what holds a launch back.
+std::optional<std::chrono::seconds>
+time_until_back(const run_host& x, std::chrono::steady_clock::time_point now) {
+  if (x.state != host_state::left || !x.next_launch || x.gone_at <= now)
+    return std::nullopt;
+  return std::chrono::ceil<std::chrono::seconds>(*x.next_launch - now);
+}
 
 } // namespace
 
@@ -40,9 +51,15 @@ void worker_group_state::start(const start_attempt& x, driver_actor from) {
   gathering = x;
   // After the first attempt, the run continues with the hosts that are left.
   auto at_once = args.plan.world.is_elastic() && has_begun;
-  carry_out(hosts.gather(self->clock().now(), at_once));
-  if (gathering)
+  auto now = self->clock().now();
+  carry_out(hosts.gather(now, at_once));
+  if (gathering) {
     note(hosts.waiting_text());
+    for (auto& host : hosts.all())
+      if (auto pause = time_until_back(host, now))
+        note(concat("host ", host.name, " is launched again in ",
+                    duration_text(*pause)));
+  }
   offer_places(); // Now there is a token.
 }
 

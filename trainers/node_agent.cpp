@@ -353,8 +353,8 @@ expected<void> node_agent::join(found_driver driver, int stop) {
 }
 
 /// Waits until the driver or a signal ends this agent. After a signal that
-/// announces a preemption, the run gets its grace; after another one it does
-/// not.
+/// announces a preemption, the run gets its grace, and the signal is the reason
+/// of whatever end comes; after another one it does not.
 agent_end await_end(node_agent& agent, const interrupt_watch& signals) {
   using clock = std::chrono::steady_clock;
   pollfd sources[] = {{agent.ending()->fd(), POLLIN, 0},
@@ -365,7 +365,7 @@ agent_end await_end(node_agent& agent, const interrupt_watch& signals) {
            is_leaving ? static_cast<int>(signal_interval.count()) : -1);
     agent_end left{agent_exit::try_again, "a signal asked it to leave"};
     if (auto end = agent.ending()->first())
-      return is_leaving && end->code == agent_exit::done ? left : *end;
+      return is_leaving ? left : *end;
     auto step = orders.next(signals_seen::by(signals), clock::now());
     if (step == agent_signals::step::leave)
       return left;

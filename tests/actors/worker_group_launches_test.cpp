@@ -1,5 +1,7 @@
 // The worker group with agents that are launched.
 
+#include <csignal>
+
 #include "tests/actors/joining_host_fixture.hpp"
 
 namespace troupe::internal::test {
@@ -62,6 +64,25 @@ TEST_F(launched_host_test, a_launch_that_cannot_help_ends_the_run) {
   ASSERT_EQ(record->failed.size(), 1u);
   EXPECT_TRUE(record->failed[0].is_final);
   EXPECT_THAT(record->failed[0].reason.message, HasSubstr("h1: no such file"));
+}
+
+// It is not gone before its grace is over.
+TEST_F(launched_host_test, says_when_a_host_that_left_is_launched_again) {
+  played_ranks theirs{system};
+  join(1, {}, launched[0]);
+  play(theirs);
+  ranks.rise(0);
+  theirs.rise(1);
+  notice(30'000);
+  lose();
+  ranks.kill(0, SIGKILL);
+  pass_seconds(2);
+  start(4);
+  // 20 s and some.
+  EXPECT_THAT(notes, HasSubstr("host h1 is launched again in 2"));
+  EXPECT_EQ(launched.size(), 1u);
+  pass_seconds(30);
+  EXPECT_EQ(launched.size(), 2u);
 }
 
 TEST_F(launched_host_test, a_lost_host_is_launched_for_the_next_attempt) {

@@ -90,15 +90,23 @@ expected<found_driver> find_by_file(const fs::path& path, int stop) {
   return tl::unexpected{std::move(last)};
 }
 
+expected<ticket> read_standard_input() {
+  TROUPE_TRY(auto text, read_ticket_text(STDIN_FILENO, ticket_patience));
+  if (text.view().empty())
+    return failure(
+      ec::corrupt,
+      "no ticket came by standard input; TROUPE_TICKET is not set");
+  return parse_ticket(text.view());
+}
+
 } // namespace
 
 expected<found_driver> find_driver(const fs::path& path, std::string_view text,
                                    int stop) {
   if (!path.empty())
     return find_by_file(path, stop);
-  TROUPE_TRY(auto ticket, text.empty()
-                            ? read_ticket(STDIN_FILENO, ticket_patience)
-                            : parse_ticket(text));
+  TROUPE_TRY(auto ticket,
+             text.empty() ? read_standard_input() : parse_ticket(text));
   auto limit = text.empty() ? search_patience : ticket_age;
   TROUPE_TRY(auto dialed, dial(ticket, {.limit = limit, .stop = stop}));
   return found_driver{std::move(ticket), std::move(dialed)};

@@ -162,6 +162,8 @@ secret_bytes encode(const ticket& x) {
 }
 
 expected<ticket> parse_ticket(std::string_view text, host_role role) {
+  if (text.empty())
+    return no_ticket("it is empty");
   if (text.size() > max_ticket_size)
     return no_ticket(concat("it has more than ", max_ticket_size, " bytes"));
   ticket_lines lines{text};
@@ -202,8 +204,8 @@ expected<ticket> parse_ticket(std::string_view text, host_role role) {
   return result;
 }
 
-expected<ticket> read_ticket(int fd, std::chrono::milliseconds limit,
-                             host_role role) {
+expected<secret_bytes> read_ticket_text(int fd,
+                                        std::chrono::milliseconds limit) {
   auto deadline = std::chrono::steady_clock::now() + limit;
   std::string text;
   text.reserve(max_ticket_size + 1); // A copy of the key would stay otherwise.
@@ -230,8 +232,13 @@ expected<ticket> read_ticket(int fd, std::chrono::milliseconds limit,
     if (n == 0 || is_whole(text) || text.size() > max_ticket_size)
       break;
   }
-  secret_bytes whole{std::move(text)};
-  return parse_ticket(whole.view(), role);
+  return secret_bytes{std::move(text)};
+}
+
+expected<ticket> read_ticket(int fd, std::chrono::milliseconds limit,
+                             host_role role) {
+  TROUPE_TRY(auto text, read_ticket_text(fd, limit));
+  return parse_ticket(text.view(), role);
 }
 
 expected<ticket> read_ticket_file(const fs::path& path, host_role role) {

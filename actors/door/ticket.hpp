@@ -39,10 +39,12 @@ secret_bytes encode(const ticket& x);
 expected<ticket> parse_ticket(std::string_view text,
                               host_role role = host_role::agent);
 
-/// Reads a ticket from *fd*, up to its last line or the end of the input.
-///
-/// Fails with `ec::timeout` if it is not whole within *limit*, with
-/// `ec::corrupt` if it is not a ticket.
+/// Reads the text of a ticket from *fd*, up to its last line or the end of the
+/// input; `ec::timeout` if it is not whole within *limit*.
+expected<secret_bytes> read_ticket_text(int fd,
+                                        std::chrono::milliseconds limit);
+
+/// Reads a ticket from *fd* in the same way; `ec::corrupt` if that is none.
 expected<ticket> read_ticket(int fd, std::chrono::milliseconds limit,
                              host_role role = host_role::agent);
 

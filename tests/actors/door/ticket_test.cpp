@@ -80,6 +80,10 @@ TEST_F(ticket_test, refuses_every_truncated_ticket) {
     EXPECT_EQ(problem(text.substr(0, size)).code, ec::corrupt) << size;
 }
 
+TEST_F(ticket_test, says_that_a_ticket_is_empty) {
+  EXPECT_EQ(problem("").message, "this is not a ticket of a run: it is empty");
+}
+
 TEST_F(ticket_test, refuses_a_key_with_a_damaged_byte) {
   // The number that is secret has 32 bytes, from the 36th of the key on.
   auto begin = text.find("\nkey ") + 5;

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <optional>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <troupe/train.hpp>
@@ -85,6 +86,24 @@ TEST_F(agent_ticket_test, an_agent_waits_for_the_rest_of_its_ticket) {
 TEST_F(agent_ticket_test, an_agent_without_a_ticket_in_its_file_ends) {
   write_ticket("none\n");
   EXPECT_EQ(start_agent().wait(), 78);
+}
+
+TEST_F(agent_ticket_test, an_agent_without_a_ticket_says_where_it_looked) {
+  auto said = folder_ / "said";
+  unique_fd out{::open(said.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600)};
+  ASSERT_TRUE(out);
+  auto self = fs::canonical("/proc/self/exe").string();
+  auto made =
+    start_program({"/usr/bin/env",
+                   {"env", "-u", "TROUPE_TICKET", self, "--node-agent"},
+                   std::nullopt,
+                   {{-1, 0}, {1, 1}, {out.get(), 2}}},
+                  "an agent");
+  ASSERT_TRUE(made) << made.error().message;
+  EXPECT_EQ(program{made->pid}.wait(), 78);
+  EXPECT_THAT(bytes_of(said),
+              testing::HasSubstr("no ticket came by standard input; "
+                                 "TROUPE_TICKET is not set"));
 }
 
 TEST_F(agent_ticket_test, an_agent_that_cannot_look_for_a_ticket_ends) {

@@ -37,16 +37,17 @@ constexpr auto look_interval = std::chrono::milliseconds{100};
 /// driver removes it at this moment.
 constexpr auto ticket_arrival = std::chrono::seconds{1};
 
-/// The ticket of the file at *path*, or of the one in this folder; nothing if
-/// there is none.
-expected<std::optional<ticket>> look_for_ticket(const fs::path& path) {
-  auto file = path;
+/// The file that is to have the ticket: *path*, or the one in this folder.
+fs::path ticket_file_at(const fs::path& path) {
+  struct stat found {};
+  auto is_folder = ::stat(path.c_str(), &found) == 0 && S_ISDIR(found.st_mode);
+  return is_folder ? path / agent_ticket_file : path;
+}
+
+/// The ticket of *file*; nothing if there is none.
+expected<std::optional<ticket>> look_for_ticket(const fs::path& file) {
   struct stat found {};
   auto is_found = ::stat(file.c_str(), &found) == 0;
-  if (is_found && S_ISDIR(found.st_mode)) {
-    file /= agent_ticket_file;
-    is_found = ::stat(file.c_str(), &found) == 0;
-  }
   if (!is_found && (errno == ENOENT || errno == ENOTDIR))
     return std::nullopt;
   if (!is_found)
@@ -62,11 +63,12 @@ expected<found_driver> find_by_file(const fs::path& path, int stop) {
   using clock = std::chrono::steady_clock;
   auto deadline = clock::now() + search_patience;
   std::optional<clock::time_point> bad_since;
-  const error none{ec::timeout, concat("there is no ticket ", path.string())};
-  auto last = none;
+  fs::path file;
+  error last; // None: there is no ticket.
   pollfd asked{stop, POLLIN, 0};
   while (clock::now() < deadline) {
-    auto found = look_for_ticket(path);
+    file = ticket_file_at(path);
+    auto found = look_for_ticket(file);
     if (found && *found) {
       auto& ticket = **found;
       bad_since.reset();
@@ -82,12 +84,14 @@ expected<found_driver> find_by_file(const fs::path& path, int stop) {
       if (clock::now() - *bad_since >= ticket_arrival)
         break;
     } else if (std::exchange(bad_since, std::nullopt)) {
-      last = none;
+      last = {};
     }
     if (::poll(&asked, 1, static_cast<int>(look_interval.count())) > 0)
       return failure(ec::stopped, "a signal asked it to leave");
   }
-  return tl::unexpected{std::move(last)};
+  if (last)
+    return tl::unexpected{std::move(last)};
+  return failure(ec::timeout, concat("there is no ticket ", file.string()));
 }
 
 expected<ticket> read_standard_input() {

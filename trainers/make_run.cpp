@@ -233,8 +233,13 @@ expected<void> run_starter::check_trackers() const {
 }
 
 expected<void> run_starter::check_ticket() const {
-  if (request_.run.agent_ticket.empty() || shares_of(request_).size() < 2)
+  if (request_.run.agent_ticket.empty())
     return {};
+  if (shares_of(request_).size() < 2) {
+    note()("run.agent_ticket is set, but no ticket is written: the run has one "
+           "host");
+    return {};
+  }
   TROUPE_TRY(auto path, absolute_path(request_.run.agent_ticket));
   TROUPE_TRY(auto folder, look_up(path.parent_path()));
   if (!folder.is_folder())

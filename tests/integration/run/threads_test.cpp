@@ -88,6 +88,18 @@ TEST_F(run_test, an_inline_run_shows_its_progress_and_how_it_ended) {
   EXPECT_THAT(shown, testing::HasSubstr("finished"));
 }
 
+TEST_F(run_test, a_run_on_one_host_says_that_it_writes_no_ticket) {
+  train_options options{.scaling = {.num_workers = 0}, .run = config()};
+  options.run.quiet = false;
+  options.run.agent_ticket = storage_ / "ticket";
+  testing::internal::CaptureStderr();
+  auto outcome = run({.steps = 2}, options);
+  auto shown = testing::internal::GetCapturedStderr();
+  ASSERT_FALSE(outcome.error) << outcome.error->message;
+  EXPECT_THAT(shown, testing::HasSubstr("no ticket is written"));
+  EXPECT_FALSE(fs::exists(storage_ / "ticket"));
+}
+
 TEST_F(run_test, an_inline_loop_is_waited_for_however_long_it_stays) {
   train_options options{.scaling = {.num_workers = 0}, .run = config()};
   options.run.stop_timeout = std::chrono::milliseconds{1};

@@ -108,14 +108,17 @@ std::string host_states::missing_text(const run_host& x) const {
 
 error host_states::missing_error(std::size_t usable,
                                  std::optional<duration> waited) const {
+  // A driver without ranks is not one of the hosts that were given.
+  auto has_driver = hosts_.front().planned > 0;
+  auto all = has_driver ? hosts_.size() : hosts_.size() - 1;
   auto missing = hosts_.size() - usable;
   std::string text =
-    concat(missing, " of ", hosts_.size(),
+    concat(missing, " of ", all,
            missing == 1 ? " hosts is missing" : " hosts are missing");
   if (waited)
     text += " after " + duration_text(*waited);
   text += limits_.min_ranks == 0
-            ? concat(", and ", hosts_.size(), " are needed:")
+            ? concat(", and ", all, all == 1 ? " is needed:" : " are needed:")
             : concat(", and room for ", limits_.min_ranks, " ranks is needed:");
   for (const auto& x : hosts_) {
     if (x.state == host_state::ready || x.state == host_state::serving)

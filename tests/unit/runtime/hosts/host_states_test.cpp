@@ -190,6 +190,18 @@ TEST_F(host_states_test, names_each_missing_host_and_its_cause) {
                 "  f: its launcher has not started"));
 }
 
+TEST_F(host_states_test, does_not_count_a_driver_without_ranks) {
+  states.emplace(
+    std::vector<run_host>{{"driver", false, {0, {}}, 0}, {"a", true}},
+    host_limits{}, "10.0.0.1:7", [] { return 0.0; });
+  hello(0, 1);
+  EXPECT_THAT(gather(), ElementsAre("launch 1 as 1"));
+  EXPECT_THAT(launcher_ended(1, 1, "exit code 78", false),
+              ElementsAre("given up 1: exit code 78",
+                          "fail spawn: 1 of 1 hosts is missing, and 1 is "
+                          "needed:\n  a: exit code 78"));
+}
+
 TEST_F(host_states_test, names_the_cause_before_a_launch_under_way) {
   make(2);
   gather();

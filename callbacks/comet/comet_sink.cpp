@@ -83,7 +83,8 @@ sink_result comet_sink::start(const tracked_run& run,
   if (mode_ == comet_mode::offline && !options_.mode
       && !std::exchange(announced_, true))
     notes_.push_back(
-      "COMET_API_KEY is not set and ~/.comet.config has no api_key: the "
+      // Without a colon after the key: what is shown is redacted.
+      "COMET_API_KEY is not set and ~/.comet.config has no api_key, so the "
       "experiment is written to an archive. With a key run: comet upload '"
       + static_cast<comet_archive&>(*backend_).path().string() + "'");
   return greet(run);

@@ -6,6 +6,7 @@
 
 #include "tests/support/sink_records.hpp"
 #include "troupe/callbacks/comet/comet_sink.hpp"
+#include "troupe/runtime/process/secrets.hpp"
 
 namespace troupe::internal {
 namespace {
@@ -196,6 +197,7 @@ TEST_F(comet_archive_test, says_where_the_archive_is_when_a_key_is_missing) {
                       + (folder / "comet" / (run.id + ".zip")).string()),
             said.npos)
     << said;
+  EXPECT_EQ(redacted(said), said);
 }
 
 } // namespace

@@ -10,6 +10,7 @@
 #include "troupe/runtime/run_layout.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/store/journal_reader.hpp"
+#include "troupe/runtime/store/saved_run.hpp"
 #include "troupe/runtime/text.hpp"
 
 // troupe verify: compares all files of runs with their checksums.
@@ -47,9 +48,11 @@ std::string fault_in_order(std::uint64_t index, std::uint64_t expected) {
                 index - expected == 1 ? " is missing" : " are missing");
 }
 
-/// Checks each line, and that no report is missing of the *least* that the
-/// run's state knows.
-void check_journal(const fs::path& journal, std::uint64_t least,
+/// Checks each line, and that no report is missing of those that the run's
+/// *state* knows. If the run has not finished, its next start takes the last
+/// ones from their checkpoints: a killed driver may have stored one of those,
+/// but not yet its line.
+void check_journal(const fs::path& journal, const saved_run& state,
                    verified_run& to) {
   auto found = look_up(journal);
   if (found && !found->exists()) {
@@ -64,6 +67,7 @@ void check_journal(const fs::path& journal, std::uint64_t least,
   }
   ++to.files;
   std::uint64_t next = 0;
+  auto is_empty = true;
   auto note = [&](const std::string& fault) {
     if (!fault.empty())
       to.bad.push_back({ec::corrupt, concat(journal.string(), ": ", fault)});
@@ -72,6 +76,7 @@ void check_journal(const fs::path& journal, std::uint64_t least,
     auto entry = reader->next();
     if (entry && !*entry)
       break;
+    is_empty = false;
     if (!entry) {
       to.bad.push_back(entry.error());
       if (entry.error().code != ec::corrupt)
@@ -81,8 +86,14 @@ void check_journal(const fs::path& journal, std::uint64_t least,
       next = batch->index + 1;
     }
   }
-  if (next < least)
-    note(fault_in_order(least, next));
+  if (state.status != run_status_kind::finished && !is_empty)
+    for (auto& x : state.checkpoints)
+      if (x.index >= next) {
+        note(fault_in_order(x.index, next));
+        next = x.index + 1;
+      }
+  if (next < state.next_report)
+    note(fault_in_order(state.next_report, next));
 }
 
 void check_checkpoint(const fs::path& folder, verified_run& to) {
@@ -171,7 +182,7 @@ verified_run verify_run(const fs::path& path) {
   }
   x.files += 2;
   check_journal(path / run_layout::journal,
-                state && *state ? (*state)->next_report : 0, x);
+                state && *state ? **state : saved_run{}, x);
   for (auto& name : names) {
     auto before = x;
     check_checkpoint(path / run_layout::checkpoints / name, x);

@@ -629,6 +629,21 @@ class VerifyTest(CommandLineTest):
         journal.write_bytes(whole)
         troupe("verify", path)
 
+    def test_a_killed_run_misses_no_report_that_its_checkpoint_has(self):
+        driver, gate = self.runs.hold("killed")
+        driver.kill()
+        driver.wait()
+        gate.close()
+        journal = self.storage / "killed/journal.jsonl"
+        lines = journal.read_bytes().splitlines(keepends=True)
+        reports = [i for i, x in enumerate(lines) if x.startswith(b'{"batch"')]
+        journal.write_bytes(b"")
+        self.assertIn("journal.jsonl: reports 0 to 1 are missing", troupe("verify", "killed", "-s", self.storage, code=1)[0])
+        journal.write_bytes(b"".join(lines[:reports[1]]))  # As if killed between the checkpoint and its line.
+        troupe("verify", "killed", "-s", self.storage)
+        self.runs.make("killed")
+        troupe("verify", "killed", "-s", self.storage)
+
     def test_a_lost_state_does_not_hide_the_checkpoints(self):
         path = self.runs.make("digits")
         (path / "state.json").unlink()

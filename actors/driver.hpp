@@ -37,6 +37,7 @@ struct driver_args {
   stop_config stop;
   attempt_start first; ///< Begun already, so that a start costs no extra write.
   bool has_logs = false; ///< Ranks are processes, whose output is kept.
+  bool is_trial = false; ///< See `run_surroundings`.
   std::chrono::milliseconds stop_timeout{0};
   std::chrono::milliseconds stop_grace{0};
   /// Longest grace, whatever was asked for.

@@ -57,7 +57,7 @@ void driver_state::end(const error& reason) {
     args.monitor->note(text);
     note_event(warning_kind, {{"text", text}});
   }
-  if (end_reason && must_leave())
+  if (end_reason && must_leave() && !args.is_trial)
     end_reason->message += resume_hint(args.store->description().name);
   take_next_step();
 }

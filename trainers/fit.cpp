@@ -97,7 +97,7 @@ public:
     return outcome;
   }
 
-private:
+  /// The same as it is stored. Called on any thread.
   result not_begun_result(error reason) const {
     if (reason.code != ec::stopped || !any())
       return failed_result(std::move(reason));
@@ -112,6 +112,7 @@ private:
     return outcome;
   }
 
+private:
   std::string why(interrupt asked) const {
     return by_signal(asked == interrupt::stop ? "stopped" : "preempted",
                      signals_.asking_signal());
@@ -240,6 +241,9 @@ result fit_prepared(prepared_request request,
   if (console->style() != console_style::quiet)
     around.console = [console](std::string_view text) { console->print(text); };
   around.given_up = [&signals] { return signals.any(); };
+  around.end_of_given_up = [&signals](error reason) {
+    return signals.not_begun_result(std::move(reason));
+  };
   around.network = (*home)->network();
   if (auto why = signals.unwatched(); !why.empty())
     console->note(why);

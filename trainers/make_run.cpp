@@ -25,6 +25,7 @@
 #include "troupe/runtime/rank_logs.hpp"
 #include "troupe/runtime/run_layout.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
+#include "troupe/runtime/store/result.hpp"
 #include "troupe/runtime/text.hpp"
 #include "troupe/runtime/timing.hpp"
 #include "troupe/trainers/loop_address.hpp"
@@ -141,6 +142,10 @@ public:
 
   /// Starts the actors.
   std::unique_ptr<run_parts> spawn();
+
+  /// One of the first two steps failed for *reason*: returns what to say. If
+  /// the run was given up, its folder says so from now on.
+  error not_begun(error reason);
 
 private:
   expected<void> find_spawner();
@@ -300,6 +305,18 @@ expected<void> run_starter::plan() {
     return tl::unexpected<error>{std::move(first.error())};
   first_ = std::move(*first);
   return {};
+}
+
+error run_starter::not_begun(error reason) {
+  auto& store = run_->store;
+  if (reason.code != ec::stopped || !store || !around_.end_of_given_up)
+    return reason;
+  if (!around_.is_trial)
+    reason.message += resume_hint(store->description().name);
+  auto end = around_.end_of_given_up(reason);
+  if (end.status != run_status_kind::errored)
+    (void) store->note_given_up(end.status, end.error);
+  return reason;
 }
 
 expected<std::string> run_starter::find_address() const {
@@ -475,6 +492,7 @@ driver_args run_starter::args_of_driver() {
   args.stop_timeout = config.stop_timeout;
   args.stop_grace = config.stop_grace;
   args.longest_grace = longest_grace(config);
+  args.is_trial = around_.is_trial;
   return args;
 }
 
@@ -493,9 +511,10 @@ expected<std::unique_ptr<run_parts>> make_run(run_request request,
                                               caf::actor_system& system,
                                               run_surroundings around) {
   run_starter steps{std::move(request), system, std::move(around)};
-  return steps.open().and_then([&] { return steps.plan(); }).map([&] {
-    return steps.spawn();
-  });
+  auto ready = steps.open().and_then([&] { return steps.plan(); });
+  if (!ready)
+    return tl::unexpected<error>{steps.not_begun(std::move(ready.error()))};
+  return steps.spawn();
 }
 
 } // namespace troupe::internal

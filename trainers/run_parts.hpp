@@ -19,6 +19,7 @@
 #include "troupe/runtime/report/report.hpp"
 #include "troupe/runtime/run/run_monitor.hpp"
 #include "troupe/runtime/store/callback_cursor.hpp"
+#include "troupe/runtime/store/result.hpp"
 #include "troupe/runtime/store/run_store.hpp"
 #include "troupe/runtime/values/run_control.hpp"
 #include "troupe/trainers/agent_launcher.hpp"
@@ -39,6 +40,12 @@ struct run_surroundings {
   /// The start fails with `ec::stopped` once this is true. Called on the thread
   /// that starts the run, and only until the run has started.
   std::function<bool()> given_up;
+  /// How a run ends that was given up for this reason. Called on that thread;
+  /// unset: its folder does not say that it has ended.
+  std::function<result(error)> end_of_given_up;
+  /// The run is a trial, which a sweep resumes or not: what it says of its end
+  /// promises nothing.
+  bool is_trial = false;
   /// Asked about each report once it is stored, on the thread of the driver,
   /// which must not wait: why the run has trained enough, if it has.
   std::function<std::optional<std::string>(const report_batch&)> enough;

@@ -360,6 +360,18 @@ expected<kept_result> run_store::store_end(run_status_kind status,
   return make_result(checkpoints_.state(), path(), last_metrics());
 }
 
+expected<void> run_store::note_given_up(run_status_kind status,
+                                        const std::optional<run_error>& error) {
+  std::lock_guard guard{checkpoints_mutex_};
+  if (checkpoints_.state().status != run_status_kind::running)
+    return {};
+  TROUPE_TRY_VOID(seen(folder_->check_all()));
+  checkpoints_.note_failures(failures());
+  TROUPE_TRY_VOID(
+    seen(checkpoints_.finish(status, error, journal_->next_report())));
+  return note_events(checkpoints_.take_events());
+}
+
 kept_result run_store::current_result() const {
   std::lock_guard guard{checkpoints_mutex_};
   return make_result(checkpoints_.state(), path(), last_metrics());

@@ -177,6 +177,12 @@ public:
   expected<kept_result> finish(run_status_kind status,
                                std::optional<run_error> error = std::nullopt);
 
+  /// The run was given up before the first attempt of this driver began. Its
+  /// state says so unless it has the end of an earlier one; the journal does
+  /// not, which has no attempt that this could be the end of.
+  expected<void> note_given_up(run_status_kind status,
+                               const std::optional<run_error>& error);
+
   /// Makes the last lines durable and releases the run's name: another driver
   /// may take it, and nothing more is written here. Call it when all other
   /// writers to the folder have ended and no callback reads there.

@@ -43,6 +43,13 @@ expected<result> trial_thread::run(const run_request& request) {
     std::lock_guard guard{mutex_};
     return was_asked();
   };
+  around.end_of_given_up = [this](error reason) {
+    auto end = failed_result(std::move(reason));
+    std::lock_guard guard{mutex_};
+    end.status = status_after(orders_.last());
+    return end;
+  };
+  around.is_trial = true;
   around.enough = around_.enough;
   TROUPE_TRY(
     auto started,

@@ -124,6 +124,14 @@ TEST_P(preemption_at_the_start, ends_the_wait_for_old_ranks) {
     auto status = program.wait();
     ASSERT_TRUE(WIFEXITED(status)) << action;
     EXPECT_EQ(WEXITSTATUS(status), GetParam() == SIGINT ? 42 : 43) << action;
+    auto left = result::from_path(run_path());
+    ASSERT_TRUE(left) << left.error().message;
+    EXPECT_EQ(left->status, GetParam() == SIGINT ? run_status_kind::aborted
+                                                 : run_status_kind::preempted)
+      << action;
+    ASSERT_TRUE(left->error) << action;
+    EXPECT_TRUE(left->error->message.ends_with(resumed_by("run")))
+      << left->error->message;
   }
 }
 

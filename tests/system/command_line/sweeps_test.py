@@ -195,6 +195,14 @@ class StopSweepTest(SweepTest):
         self.finish(driver, gate)
         self.assertEqual([self.found()["state"], self.found()["trials"]["finished"]], ["finished", 1])
 
+    def test_a_trial_that_is_stopped_says_nothing_of_a_next_start(self):
+        driver, gate = self.hold("search", "--sweep", 1, "--hold-trial", 0, "--steps", 1_000_000, "--every", 0)
+        base.troupe("stop", "search/trial-0000", "-s", self.storage)
+        gate.close()
+        driver.communicate(timeout=base.LIMIT_S)
+        (trial,) = base.troupe_json("show", "search", "-s", self.storage)["trial_list"]
+        self.assertEqual([trial["state"], trial["reason"]], ["aborted", "the run was asked to end by `troupe stop`"])
+
     def test_a_sweep_without_a_driver_is_refused(self):
         self.runs.make("search", "--sweep", 1)
         self.assertIn("search has no driver to ask: it is finished", base.troupe("stop", "search", "-s", self.storage, code=1)[1])

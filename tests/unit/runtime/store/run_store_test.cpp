@@ -217,6 +217,30 @@ TEST_F(run_store_test, gives_every_run_without_a_name_one_of_its_own) {
   EXPECT_EQ(names.size(), 5u);
 }
 
+TEST_F(run_store_test, says_of_a_run_that_was_given_up_how_it_ended) {
+  auto give_up = [this](const char* why) {
+    auto store = open().value();
+    store->stop_waiting();
+    EXPECT_EQ(store->begin_attempt().error().code, ec::stopped);
+    EXPECT_TRUE(store->note_given_up(run_status_kind::preempted,
+                                     make_run_error({ec::stopped, why})));
+  };
+  give_up("SIGTERM came");
+  auto left = result::from_path(run).value();
+  EXPECT_EQ(left.status, run_status_kind::preempted);
+  EXPECT_EQ(left.error->message, "SIGTERM came");
+  {
+    auto store = open().value();
+    EXPECT_EQ(store->begin_attempt().value().attempt, 0u);
+    ASSERT_TRUE(store->finish(run_status_kind::errored,
+                              make_run_error({ec::storage, "a full disk"})));
+  }
+  give_up("SIGTERM came again");
+  left = result::from_path(run).value();
+  EXPECT_EQ(left.status, run_status_kind::errored);
+  EXPECT_EQ(left.error->message, "a full disk");
+}
+
 TEST_F(run_store_test, makes_its_journal_durable_by_itself) {
   auto store = open().value();
   ASSERT_TRUE(store->begin_attempt());

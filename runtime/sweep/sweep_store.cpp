@@ -293,6 +293,16 @@ expected<void> sweep_store::refuse_others() const {
     return failure(ec::conflict,
                    path().string() + " holds " + names.front()
                      + ", but no sweep: give the sweep another name");
+  auto has = [&names](const std::string& name) {
+    return std::ranges::find(names, name) != names.end();
+  };
+  // The journal is made first, and removed first.
+  if (has(description_file) && !has(journal_file)
+      && std::ranges::any_of(names, is_trial_name))
+    return failure(ec::corrupt,
+                   concat("there is no ", (path() / journal_file).string(),
+                          ", but the sweep has trials: give the "
+                          "sweep another name"));
   return {};
 }
 

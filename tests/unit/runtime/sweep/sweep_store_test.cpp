@@ -160,6 +160,22 @@ TEST_F(sweep_store_test, refuses_the_folder_of_a_run_or_of_something_else) {
   EXPECT_FALSE(fs::exists(file("sweep.json")));
 }
 
+TEST_F(sweep_store_test, refuses_trials_without_their_journal) {
+  ASSERT_TRUE(open());
+  fs::remove(file("sweep.jsonl"));
+  EXPECT_TRUE(open()) << "no trial has begun";
+  fs::create_directory(file("trial-0000"));
+  EXPECT_TRUE(open());
+  fs::remove(file("sweep.jsonl"));
+  auto x = open();
+  ASSERT_FALSE(x);
+  EXPECT_EQ(x.error().code, ec::corrupt);
+  EXPECT_THAT(x.error().message, HasSubstr(file("sweep.jsonl").string()));
+  EXPECT_FALSE(fs::exists(file("sweep.jsonl"))) << "left as it is";
+  fs::remove(file("sweep.json"));
+  EXPECT_TRUE(open()) << "the sweep was removed, its trial has files of others";
+}
+
 TEST_F(sweep_store_test, serves_one_process_at_a_time) {
   auto first = open().value();
   auto second = open();

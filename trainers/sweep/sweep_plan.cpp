@@ -9,6 +9,7 @@
 #include "troupe/runtime/hosts/host_plan.hpp"
 #include "troupe/runtime/process/usable_cores.hpp"
 #include "troupe/runtime/text.hpp"
+#include "troupe/trainers/launch.hpp"
 
 namespace troupe::internal {
 
@@ -131,11 +132,14 @@ expected<void> check_hosts(const run_request& x) {
                           ": start the sweep on one host, or one run on all"));
   };
   if (x.hosts) {
+    // As given: the plan has those alone that one run would use.
     std::vector<std::string> names;
-    for (auto& host : x.hosts->hosts)
-      if (!host.name.empty())
+    if (auto found = found_launch(text_of_hosts(x.scaling)))
+      for (auto& host : found->hosts)
         names.push_back(host.name);
-    return refuse(concat("there are the hosts ", joined(names)));
+    return refuse(
+      concat(names.size() == 1 ? "there is the host " : "there are the hosts ",
+             joined(names)));
   }
   if (auto n = x.scaling.agents; n > 0)
     return refuse(concat("agents of ", n, " other hosts are to join"));

@@ -107,6 +107,16 @@ TEST_F(sweep_test, refuses_what_is_for_single_runs_and_writes_nothing) {
             }),
             "the trials of a sweep run on this host, but there are the hosts "
             "host-a, host-b: start the sweep on one host, or one run on all");
+  EXPECT_THAT(refusal([](auto& x) {
+                x.scaling.num_workers = 1;
+                x.scaling.hosts = {"host-a", "host-b"};
+              }),
+              HasSubstr("but there are the hosts host-a, host-b: "));
+  EXPECT_THAT(refusal([](auto& x) {
+                x.scaling.num_workers = 1;
+                x.scaling.hosts = {"host-a"};
+              }),
+              HasSubstr("but there is the host host-a: "));
   EXPECT_THAT(refusal([](auto& x) { x.scaling.agents = 2; }),
               HasSubstr("agents of 2 other hosts are to join"));
   EXPECT_THAT(refusal([](auto& x) { x.run.agent_ticket = "ticket"; }),

@@ -151,9 +151,12 @@ interrupt sweep_run::asked() const {
 
 error sweep_run::why_asked() const {
   std::lock_guard guard{mutex_};
-  auto why = by_signal() != interrupt::none
-               ? "the sweep was stopped by a signal"
-               : why_requested_;
+  auto how = by_signal();
+  auto why = how == interrupt::none
+               ? why_requested_
+               : concat("the sweep was ",
+                        how == interrupt::stop ? "stopped" : "preempted",
+                        " by ", signal_text(signals_->asking_signal()));
   return {ec::stopped, why + "; start it again to resume it"};
 }
 

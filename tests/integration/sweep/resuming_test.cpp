@@ -94,6 +94,8 @@ TEST_F(sweep_test, a_signal_ends_it_and_the_next_start_resumes_it) {
   auto ended = sweeping.wait();
   ASSERT_TRUE(WIFEXITED(ended));
   EXPECT_EQ(WEXITSTATUS(ended), 42);
+  EXPECT_NE(bytes_of(path() / "sweep.jsonl").find("was stopped by SIGINT"),
+            std::string::npos);
   write_bytes(go, "");
   auto x = search(widths(4), {.searcher = grid_search(), .max_concurrent = 1},
                   {.go = go.string()});

@@ -17,7 +17,8 @@ void driver_state::started(const attempt_started& x) {
     note_event("world_resized",
                {{"from", world_size}, {"to", x.world_size}, {"why", why}});
     args.monitor->note(concat("attempt ", x.attempt, " has ", x.world_size,
-                              " ranks instead of ", world_size));
+                              x.world_size == 1 ? " rank" : " ranks",
+                              " instead of ", world_size));
     world_size = x.world_size;
     shown.world_size = x.world_size;
   }

@@ -384,6 +384,8 @@ TEST_F(driver_test, a_run_of_another_size_says_so) {
   send_anonymous(driver, attempt_started{1, 1});
   system.settle();
   EXPECT_EQ(status().world_size, 1);
+  EXPECT_THAT(monitor->take_notes(),
+              Contains("attempt 1 has 1 rank instead of 2"));
   EXPECT_THAT(journal_lines(), Contains("world_resized"));
   EXPECT_THAT(bytes_of(store->folder().journal_file()),
               HasSubstr(R"("why":"h1 is lost")"));

@@ -8,6 +8,7 @@
 #include "troupe/actors/compat/messaging.hpp"
 #include "troupe/actors/protocol/type_ids.hpp"
 #include "troupe/callbacks/report_page/sweep_page.hpp"
+#include "troupe/callbacks/status_text.hpp"
 #include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
@@ -50,10 +51,11 @@ expected<void> sweep_run::open() {
   judge_->restore(store_->history().comparisons);
   ledger_.emplace(outcome_.trials, *store_, plan_.chooser(), plan_.rules());
   TROUPE_TRY_VOID(ledger_->restore());
-  if (!outcome_.trials.empty())
-    console_.note(concat(store_->path().string(), ": ", ledger_->ended(),
-                         " trials have ended, ", ledger_->left_to_resume(),
-                         " are resumed"));
+  if (auto ended = ledger_->ended(), resumed = ledger_->left_to_resume();
+      !outcome_.trials.empty())
+    console_.note(concat(store_->path().string(), ": ", counted(ended, "trial"),
+                         ended == 1 ? " has ended, " : " have ended, ", resumed,
+                         resumed == 1 ? " is resumed" : " are resumed"));
   if (auto& last = store_->history().start;
       last && is_another(last->config, plan_.start().config))
     console_.note(concat(store_->path().string(),

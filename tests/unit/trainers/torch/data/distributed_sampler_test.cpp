@@ -259,31 +259,20 @@ TEST(distributed_sampler_test, refuses_what_makes_no_sense) {
   }
 }
 
-// A world that pads more must not leave a position that another refuses.
-TEST(distributed_sampler_test, counts_no_padding_in_its_position) {
-  for_many_worlds(tail::pad, [](const world& x) {
-    auto sampler = x.sampler(0);
-    (void) rest_of(sampler);
-    EXPECT_EQ(sampler.state().cursor, x.samples);
-    auto alone = world{x.samples, 1, 1, tail::pad}.sampler(0);
-    alone.load_state(sampler.state());
-    alone.start();
-    EXPECT_EQ(std::ssize(rest_of(alone)), x.samples); // the next epoch
-  });
-}
-
-// What is left out in a large world must not be an epoch of a smaller one.
-TEST(distributed_sampler_test, counts_what_is_left_out_in_its_position) {
-  for_many_worlds(tail::drop_last, [](const world& x) {
-    auto sampler = x.sampler(0);
-    sampler.start();
-    (void) rest_of(sampler);
-    EXPECT_EQ(sampler.state().cursor, x.samples);
-    auto alone = world{x.samples, 1, 1, tail::drop_last}.sampler(0);
-    alone.load_state(sampler.state());
-    alone.start();
-    EXPECT_EQ(std::ssize(rest_of(alone)), x.samples); // the next epoch
-  });
+// A world that pads more must not leave a position that another refuses, nor
+// one that leaves out more an epoch of the rest.
+TEST(distributed_sampler_test, ends_an_epoch_at_one_position_in_any_world) {
+  for (auto mode : {tail::pad, tail::drop_last})
+    for_many_worlds(mode, [mode](const world& x) {
+      auto sampler = x.sampler(0);
+      sampler.start();
+      (void) rest_of(sampler);
+      EXPECT_EQ(sampler.state().cursor, x.samples);
+      auto alone = world{x.samples, 1, 1, mode}.sampler(0);
+      alone.load_state(sampler.state());
+      alone.start();
+      EXPECT_EQ(std::ssize(rest_of(alone)), x.samples); // the next epoch
+    });
 }
 
 // Earlier versions counted the padding of an epoch's end.

@@ -311,12 +311,14 @@ error run_starter::not_begun(error reason) {
   auto& store = run_->store;
   if (reason.code != ec::stopped || !store || !around_.end_of_given_up)
     return reason;
+  auto hinted = reason;
   if (!around_.is_trial)
-    reason.message += resume_hint(store->description().name);
-  auto end = around_.end_of_given_up(reason);
-  if (end.status != run_status_kind::errored)
-    (void) store->note_given_up(end.status, end.error);
-  return reason;
+    hinted.message += resume_hint(store->description().name);
+  auto end = around_.end_of_given_up(hinted);
+  if (end.status == run_status_kind::errored) // No one asked it to stop.
+    return reason;
+  (void) store->note_given_up(end.status, end.error);
+  return hinted;
 }
 
 expected<std::string> run_starter::find_address() const {

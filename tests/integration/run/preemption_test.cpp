@@ -19,6 +19,7 @@
 #include "tests/support/own_system.hpp"
 #include "troupe/runtime/failpoint.hpp"
 #include "troupe/runtime/store/run_store.hpp"
+#include "troupe/trainers/run_parts.hpp"
 
 namespace troupe::internal::test {
 
@@ -94,8 +95,7 @@ TEST_P(preemption_by_signal, ends_with_a_last_checkpoint_and_resumes) {
 INSTANTIATE_TEST_SUITE_P(signals, preemption_by_signal,
                          testing::Values(SIGTERM, SIGUSR1, SIGHUP));
 
-class preemption_at_the_start : public run_test,
-                                public testing::WithParamInterface<int> {
+class start_beside_old_ranks : public run_test {
 protected:
   /// What a rank of an earlier driver holds that has not ended.
   unique_fd old_rank() {
@@ -114,6 +114,29 @@ protected:
     return false;
   }
 };
+
+TEST_F(start_beside_old_ranks, promises_no_resumption_unless_asked_to_stop) {
+  auto rank = old_rank();
+  own_system system;
+  int asked = 0;
+  run_surroundings around;
+  around.given_up = [&] { return asked++ > 0; }; // Once it has its folder.
+  around.end_of_given_up = failed_result;
+  auto handle =
+    prepare({{.num_workers = 0},
+             config(),
+             train_loop::make(counting_loop, no_backend{}, fault_plan{})})
+      .and_then([&](prepared_request x) {
+        return run_access::start(std::move(x), system, around);
+      });
+  ASSERT_FALSE(handle);
+  EXPECT_EQ(handle.error().code, ec::stopped);
+  EXPECT_THAT(handle.error().message,
+              testing::Not(testing::EndsWith(resumed_by("run"))));
+}
+
+class preemption_at_the_start : public start_beside_old_ranks,
+                                public testing::WithParamInterface<int> {};
 
 TEST_P(preemption_at_the_start, ends_the_wait_for_old_ranks) {
   auto rank = old_rank();

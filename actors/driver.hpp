@@ -26,6 +26,7 @@
 
 namespace troupe::internal {
 
+/// What stays as it is until the run ends.
 struct driver_args {
   std::shared_ptr<run_store> store;
   std::shared_ptr<run_monitor> monitor;
@@ -44,7 +45,8 @@ struct driver_args {
   std::chrono::milliseconds longest_grace{0};
 };
 
-/// What the state of the driver begins with.
+/// What the driver begins with and changes as the run goes. Separate, so that
+/// `driver_state::args` keeps no stale copy.
 struct driver_start {
   run_observer_actor callbacks; ///< Invalid: the run has none.
   std::size_t callback_queue = 64;

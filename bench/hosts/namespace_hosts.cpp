@@ -2,16 +2,22 @@
 
 #include <algorithm>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <fstream>
 #include <optional>
+#include <stdexcept>
+#include <utility>
 
+#include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "bench/numbers.hpp"
 #include "bench/program.hpp"
 #include "troupe/runtime/process/start_program.hpp"
+#include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/text.hpp"
 
 namespace troupe::internal::bench {
@@ -41,7 +47,8 @@ double time_of_event(const std::string& folder, const std::string& kind) {
   return *result;
 }
 
-namespace_hosts::namespace_hosts(workplace& place, int count, bool slurm) {
+namespace_hosts::namespace_hosts(workplace& place, int count, bool slurm)
+  : place_(place) {
   auto* given = std::getenv("TROUPE_HOST_TOOLS");
   std::string folder = given ? given : TROUPE_HOST_TOOLS;
   hosts_tool_ = folder + "/hosts.sh";
@@ -67,14 +74,23 @@ namespace_hosts::~namespace_hosts() {
     ::waitpid(pid, nullptr, 0);
   }
   runs(tool_ + " down");
+  if (std::uncaught_exceptions() > 0)
+    show_logs();
 }
 
 pid_t namespace_hosts::start(int host, std::vector<std::string> command) {
+  return start(host, std::move(command), STDERR_FILENO);
+}
+
+pid_t namespace_hosts::start(int host, std::vector<std::string> command,
+                             int standard_error) {
   command.insert(command.begin(), {hosts_tool_, "run", concat('h', host)});
   auto file = command.front();
-  auto made = start_program(
-    {file, std::move(command), std::nullopt, {{0, 0}, {1, 1}, {2, 2}}},
-    "a program of the measurement");
+  auto made = start_program({file,
+                             std::move(command),
+                             std::nullopt,
+                             {{0, 0}, {1, 1}, {standard_error, 2}}},
+                            "a program of the measurement");
   if (!made)
     throw std::runtime_error{made.error().message};
   started_.push_back(made->pid);
@@ -82,8 +98,13 @@ pid_t namespace_hosts::start(int host, std::vector<std::string> command) {
 }
 
 pid_t namespace_hosts::start_agent(int host, const std::string& ticket) {
-  return start(host, {"/usr/bin/env", "TROUPE_TICKET=" + ticket, own_program(),
-                      "--node-agent"});
+  auto path = place_.new_path("agent");
+  auto log = open_file(path, O_WRONLY | O_CREAT | O_APPEND, "create").value();
+  logs_.emplace_back(host, path);
+  return start(
+    host,
+    {"/usr/bin/env", "TROUPE_TICKET=" + ticket, own_program(), "--node-agent"},
+    log.get());
 }
 
 void namespace_hosts::await(pid_t process) {
@@ -92,6 +113,14 @@ void namespace_hosts::await(pid_t process) {
   std::erase(started_, process);
   if (status != 0)
     throw std::runtime_error{"a program on a host failed"};
+}
+
+void namespace_hosts::show_logs() const {
+  for (auto& [host, path] : logs_) {
+    std::ifstream in{path};
+    for (std::string line; std::getline(in, line);)
+      std::fprintf(stderr, "the agent of h%d: %s\n", host, line.c_str());
+  }
 }
 
 void namespace_hosts::call(const std::string& arguments) const {

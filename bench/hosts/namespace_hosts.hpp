@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <sys/types.h>
@@ -24,7 +25,8 @@ public:
   /// cluster of Slurm.
   namespace_hosts(workplace& place, int count, bool slurm = false);
 
-  /// Kills what was started; nothing of the hosts is left.
+  /// Kills what was started; nothing of the hosts is left. If an exception ends
+  /// the measurement, shows what its agents have printed.
   ~namespace_hosts();
 
   namespace_hosts(const namespace_hosts&) = delete;
@@ -43,9 +45,14 @@ public:
   void call(const std::string& arguments) const;
 
 private:
+  pid_t start(int host, std::vector<std::string> command, int standard_error);
+  void show_logs() const;
+
+  workplace& place_;
   std::string tool_;
   std::string hosts_tool_;
   std::vector<pid_t> started_;
+  std::vector<std::pair<int, std::string>> logs_; ///< By host, of its agents.
 };
 
 } // namespace troupe::internal::bench

@@ -78,9 +78,10 @@ void framed_scribe::flush() {
 void framed_scribe::close() {
   if (detached())
     return;
-  // Its link must not outlive this.
-  if (auto x = link_->resumable())
-    x->resume(nullptr);
+  if (auto x = link_->resumable()) {
+    x->finish();        // Else the other side would try to resume it.
+    x->resume(nullptr); // Its link must not outlive this.
+  }
   stream_->close();
 }
 

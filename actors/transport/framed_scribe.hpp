@@ -42,7 +42,7 @@ public:
   void graceful_shutdown() override;
   void flush() override;
 
-  /// Closes the connection as if it were broken. On the network thread.
+  /// Ends the connection for good, without waiting. On the network thread.
   void close();
 
   std::string addr() const override { return {}; }

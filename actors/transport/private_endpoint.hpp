@@ -47,7 +47,8 @@ private:
 
 /// Closes the connection to the process *whose* as if it were broken: what was
 /// not sent yet is dropped, nothing of it arrives any more, and its actors are
-/// down. Needs no answer, so that it works with a process that is frozen. Any
+/// down. The other side of a `resumable_link` does not dial again if it hears
+/// that. Needs no answer, so that it works with a process that is frozen. Any
 /// thread.
 void cut_off(caf::actor_system& system, const caf::node_id& whose);
 

@@ -260,6 +260,21 @@ TEST_F(broken_link_test, ends_if_the_driver_has_given_it_up) {
   });
 }
 
+TEST_F(broken_link_test, is_not_dialed_again_if_the_driver_cuts_it_off) {
+  own_system agent;
+  auto found = connected_over_relay(agent);
+  ASSERT_TRUE(found) << found.error().message;
+  caf::scoped_actor self{agent};
+  self->monitor(*found);
+  send(self, *found, caf::actor_cast<caf::strong_actor_ptr>(self));
+  is_given_up = true;
+  cut_off(driver, introduced.get_future().get()->node());
+  self->receive([](const caf::down_msg& x) {
+    EXPECT_EQ(x.reason, caf::exit_reason::remote_link_unreachable);
+  });
+  EXPECT_EQ(breaks, 0);
+}
+
 TEST_F(hosts_transport_test, a_broken_frame_ends_its_connection_only) {
   auto broken = dialed();
   ASSERT_TRUE(broken) << broken.error().message;

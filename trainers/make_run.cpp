@@ -1,24 +1,12 @@
-#include "troupe/trainers/run_parts.hpp"
+// What a run needs before anything of it runs: the first two steps of making
+// it.
 
 #include <algorithm>
-#include <iterator>
 #include <utility>
 
-#include <caf/io/middleman.hpp>
-
 #include "troupe/actors/callback_actor.hpp"
-#include "troupe/actors/callback_chain.hpp"
-#include "troupe/actors/committer.hpp"
-#include "troupe/actors/compat/messaging.hpp"
-#include "troupe/actors/driver.hpp"
-#include "troupe/actors/host_agent.hpp"
-#include "troupe/actors/process_launcher.hpp"
-#include "troupe/actors/transport/network_thread.hpp"
-#include "troupe/actors/worker_group.hpp"
 #include "troupe/callbacks/trackers/default_trackers.hpp"
-#include "troupe/runtime/config/rank_shares.hpp"
 #include "troupe/runtime/hosts/host_plan.hpp"
-#include "troupe/runtime/hosts/host_roster.hpp"
 #include "troupe/runtime/hosts/network_addresses.hpp"
 #include "troupe/runtime/process/spawner.hpp"
 #include "troupe/runtime/process/threads.hpp"
@@ -27,10 +15,9 @@
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/store/result.hpp"
 #include "troupe/runtime/text.hpp"
-#include "troupe/runtime/timing.hpp"
 #include "troupe/trainers/loop_address.hpp"
-#include "troupe/trainers/rank_runner.hpp"
 #include "troupe/trainers/ring/link_security.hpp"
+#include "troupe/trainers/run_starter.hpp"
 
 namespace troupe::internal {
 
@@ -68,23 +55,6 @@ expected<group_plan> plan_of(const run_request& request,
   return plan;
 }
 
-/// Without guests; one if it has no workers.
-int planned_ranks(const run_request& x) {
-  return std::max(ranks_in(shares_of(x)), 1);
-}
-
-/// The context for callbacks of the run of *request* (resolved) in *store*.
-run_context context_of(const run_request& request, const run_store& store) {
-  run_context x;
-  x.name = *request.run.name;
-  x.path = store.path();
-  x.start_time = run_context::clock::now();
-  x.id = store.description().id;
-  x.world_size = planned_ranks(request);
-  x.config = request.loop.config_text;
-  return x;
-}
-
 /// The user's actors. Waits for connections, so it comes before anything else.
 expected<std::vector<named_callback_actor>>
 find_actors(const run_config& config, caf::actor_system& system) {
@@ -99,13 +69,6 @@ find_actors(const run_config& config, caf::actor_system& system) {
   }
   return result;
 }
-
-/// The callbacks of a run.
-struct run_callbacks {
-  std::shared_ptr<callback_list> classes;
-  std::vector<named_callback_actor> actors;
-  std::shared_ptr<callback_cursor> cursor; ///< Unset: there are no callbacks.
-};
 
 expected<run_callbacks> find_callbacks(const run_config& config,
                                        std::vector<named_callback_actor> actors,
@@ -123,74 +86,7 @@ expected<run_callbacks> find_callbacks(const run_config& config,
     });
 }
 
-/// Makes a run in three steps. Nothing runs before the last one.
-class run_starter {
-public:
-  run_starter(run_request request, caf::actor_system& system,
-              run_surroundings around)
-    : request_(std::move(request)), system_(system), around_(std::move(around)),
-      here_(runs_here(request_.scaling)) {
-    request_.loop.hooks = request_.run.rank_hooks;
-  }
-
-  /// Finds the run's requirements, then takes its name and opens its
-  /// folder.
-  expected<void> open();
-
-  /// Places its ranks, and reserves the first attempt.
-  expected<void> plan();
-
-  /// Starts the actors.
-  std::unique_ptr<run_parts> spawn();
-
-  /// One of the first two steps failed for *reason*: returns what to say. If
-  /// the run was given up, its folder says so from now on.
-  error not_begun(error reason);
-
-private:
-  expected<void> find_spawner();
-  expected<void> check_trackers() const;
-  expected<void> check_ticket() const;
-  expected<void> start_trackers();
-  /// Of this host, for the ranks of others; empty: their agents will say.
-  expected<std::string> find_address() const;
-  /// The run's hosts; agents may join if it has a door.
-  host_roster make_roster();
-  std::shared_ptr<rank_launcher> make_launcher();
-  /// On the network thread if its messages come from other processes, or where
-  /// the lent thread can run it while it waits.
-  template <class Behavior, class... Args>
-  auto spawn_actor(Behavior behavior, Args... args) {
-    return here_ && !around_.network
-             ? system_.spawn(behavior, std::move(args)...)
-             : spawn_on_network_thread(system_, behavior, std::move(args)...);
-  }
-  worker_group_args args_of_group();
-  run_observer_actor spawn_callbacks();
-  driver_args args_of_driver();
-  driver_start start_of_driver();
-  /// Tells the driver of a store that is lost.
-  void report_loss() const;
-  /// Passes what `troupe stop` asks for on to the driver.
-  void pass_end_requests_on() const;
-  /// Shows *text* to people.
-  std::function<void(std::string)> note() const {
-    return [monitor = run_->monitor](std::string text) {
-      monitor->note(std::move(text));
-    };
-  }
-
-  run_request request_; // its run is resolved
-  caf::actor_system& system_;
-  run_surroundings around_;
-  const bool here_;
-  spawner_connection* spawner_ = nullptr;
-  std::unique_ptr<run_parts> run_ = std::make_unique<run_parts>();
-  run_callbacks callbacks_;
-  group_plan plan_;
-  std::string own_address_;
-  attempt_start first_;
-};
+} // namespace
 
 // -- what may be missing
 
@@ -331,183 +227,6 @@ expected<std::string> run_starter::find_address() const {
                    concat("scaling.network_interface: ", own.error().message));
   return std::move(own->address);
 }
-
-// -- the actors
-
-std::unique_ptr<run_parts> run_starter::spawn() {
-  auto& x = *run_;
-  if (request_.tickets.empty())
-    x.agent_ticket = request_.run.agent_ticket;
-  x.publishes_ticket = request_.publishes_ticket;
-  x.launcher = make_launcher();
-  x.agent = spawn_actor(host_agent, host_agent_args{x.launcher});
-  *x.agent_cell = x.agent;
-  x.group = spawn_actor(worker_group, args_of_group(), make_roster());
-  auto args = args_of_driver();
-  x.driver = spawn_actor(internal::driver, std::move(args), start_of_driver());
-  report_loss();
-  order_receiver::connect(x.control, [driver = x.driver](run_order order) {
-    std::visit([&](auto& what) { send_anonymous(driver, std::move(what)); },
-               order.what);
-  });
-  pass_end_requests_on();
-  return std::move(run_);
-}
-
-worker_group_args run_starter::args_of_group() {
-  auto& x = *run_;
-  worker_group_args args;
-  args.agent = x.agent;
-  args.plan = std::move(plan_);
-  if (!x.door)
-    return args;
-  if (x.launches)
-    args.launches = agent_launcher::functions_of(x.launches);
-  args.leaves_as_one =
-    request_.hosts && request_.hosts->engine == launch_engine::slurm;
-  args.note = note();
-  args.journal = [store = x.store](std::string_view kind, metrics fields) {
-    (void) store->append_event(kind, fields);
-  };
-  args.abandon = [store = x.store](const std::string& host) {
-    store->abandon_ranks_of(host);
-  };
-  args.cut_off = [system = &system_](const host_agent_actor& agent) {
-    cut_off(*system, agent.node());
-  };
-  args.token = [store = x.store] { return store->ranks_token(); };
-  return args;
-}
-
-void run_starter::report_loss() const {
-  auto& store = *run_->store;
-  store.on_loss([driver = run_->driver, trackers = run_->trackers,
-                 folder = &store.folder()](const error& reason) {
-    if (folder->is_ousted())
-      trackers->abandon();
-    send_anonymous(driver, fail_run{reason});
-  });
-}
-
-void run_starter::pass_end_requests_on() const {
-  run_->store->on_end_request([driver = run_->driver](const end_request& x) {
-    auto reason = std::string{"the run was asked to end by `troupe stop`"};
-    switch (x.how) {
-      case end_kind::abort:
-        send_anonymous(driver, abort_run{std::move(reason)});
-        return;
-      case end_kind::preempt:
-        send_anonymous(driver, preempt_run{std::move(reason)});
-        return;
-      case end_kind::finish:
-        send_anonymous(driver, finish_run{std::move(reason)});
-        return;
-    }
-  });
-}
-
-host_roster run_starter::make_roster() {
-  auto shares = shares_of(request_);
-  if (!run_->door)
-    return host_roster{shares.front().ranks};
-  auto is_elastic = request_.scaling.num_workers.is_elastic();
-  auto slots = slots_of(request_);
-  std::vector<planned_host> hosts;
-  for (std::size_t i = 0; i < shares.size(); ++i)
-    hosts.push_back({request_.hosts ? request_.hosts->hosts[i].name : "",
-                     shares[i].first_rank, shares[i].ranks,
-                     is_elastic ? slots[i] : shares[i].ranks});
-  host_limits limits;
-  limits.join = request_.scaling.join_timeout;
-  limits.suspect_after = request_.scaling.suspect_after;
-  limits.lost_after = request_.scaling.lost_after;
-  limits.claim = claim_of(request_.scaling);
-  if (is_elastic) {
-    limits.min_ranks = request_.scaling.num_workers.min;
-    limits.max_ranks = request_.scaling.num_workers.max;
-    limits.per_host = request_.scaling.workers_per_host;
-  }
-  auto own = own_agent_facts();
-  own.address = std::move(own_address_);
-  auto& address = run_->door->address();
-  if (request_.hosts)
-    return {hosts, std::move(own), limits, address, make_random_function()};
-  return {hosts, std::move(own), limits, address};
-}
-
-std::shared_ptr<rank_launcher> run_starter::make_launcher() {
-  auto& x = *run_;
-  if (!here_)
-    return std::make_shared<process_launcher>(process_launcher_args{
-      spawner_,
-      [endpoint = x.endpoint]() -> expected<unique_fd> {
-        if (!*endpoint)
-          return failure(ec::stopped, "the run is over");
-        return (*endpoint)->new_connection();
-      },
-      std::move(around_.console), [store = x.store] { return store->ticket(); },
-      request_.cores});
-  auto find = [loop = request_.loop](const loop_spec&) -> expected<train_loop> {
-    return loop;
-  };
-  auto body = [find, system = &system_, agent = x.agent_cell, kept = x.contexts,
-               network = around_.network](std::uint64_t attempt, int rank,
-                                          int segment) {
-    (void) run_rank(*system,
-                    {*agent, attempt, rank, segment, find, kept, network});
-  };
-  return x.threads = std::make_shared<thread_launcher>(
-           std::move(body), std::move(around_.thread));
-}
-
-run_observer_actor run_starter::spawn_callbacks() {
-  if (!callbacks_.cursor)
-    return {};
-  auto& classes = callbacks_.classes;
-  callback_chain_args args;
-  args.watch = classes->watch();
-  if (!classes->empty())
-    args.classes = system_.spawn<caf::detached>(
-      callback_runner, user_callback_args{classes, run_->control});
-  args.actors = std::move(callbacks_.actors);
-  args.callback_errors = request_.run.callback_errors;
-  args.patience = {request_.run.callback_timeout, request_.run.callback_limit,
-                   note(), run_->callbacks_left_behind};
-  return spawn_actor(callback_chain, std::move(args));
-}
-
-driver_args run_starter::args_of_driver() {
-  auto& x = *run_;
-  auto& config = request_.run;
-  driver_args args;
-  args.store = x.store;
-  args.monitor = x.monitor;
-  args.group = x.group;
-  args.committer =
-    system_.spawn<caf::detached>(committer, committer_args{x.store, x.monitor});
-  args.cursor = x.cursor = callbacks_.cursor;
-  args.context = context_of(request_, *x.store);
-  args.failure = config.failure;
-  args.stop = config.stop;
-  args.first = std::move(first_);
-  args.has_logs = !here_;
-  args.stop_timeout = config.stop_timeout;
-  args.stop_grace = config.stop_grace;
-  args.longest_grace = longest_grace(config);
-  args.is_trial = around_.is_trial;
-  return args;
-}
-
-driver_start run_starter::start_of_driver() {
-  driver_start start;
-  start.callbacks = spawn_callbacks();
-  start.callback_queue = static_cast<std::size_t>(request_.run.callback_queue);
-  start.world_size = planned_ranks(request_);
-  start.enough = std::move(around_.enough);
-  return start;
-}
-
-} // namespace
 
 expected<std::unique_ptr<run_parts>> make_run(run_request request,
                                               caf::actor_system& system,

@@ -14,6 +14,7 @@
 #include "troupe/runtime/text.hpp"
 #include "troupe/trainers/config/config_reader.hpp"
 #include "troupe/trainers/launch.hpp"
+#include "troupe/trainers/run_request.hpp"
 
 namespace troupe::internal {
 
@@ -228,16 +229,20 @@ expected<void> assign_launch(scaling_config& out, const launch_fields& launch,
   return {};
 }
 
-expected<void> assign_launch(run_config& out, const launch_fields& launch) {
-  if (launch.max_failures < -1)
-    return failure(
-      ec::invalid_config,
-      concat("--max_failures must be >= -1, got ", launch.max_failures));
+void assign_launch(run_config& out, const launch_fields& launch) {
   out.storage_path = launch.storage;
   out.name = launch.name;
   out.if_finished = launch.if_finished;
   out.failure.max_failures = launch.max_failures;
   out.agent_ticket = launch.agent_ticket;
+}
+
+expected<void> check_launch(const scaling_config& scaling,
+                            const run_config& run) {
+  run_request request;
+  request.scaling = scaling;
+  request.run = run;
+  TROUPE_TRY_VOID(prepare(request));
   return {};
 }
 

@@ -125,9 +125,12 @@ launch_fields launch_of(const scaling_config& scaling, const run_config& run);
 expected<void> assign_launch(scaling_config& out, const launch_fields& launch,
                              const std::function<expected<int>()>& gpus);
 
-/// Puts the rest of *launch* into *out*, whose own options are checked when the
-/// run starts. Refuses failures < -1.
-expected<void> assign_launch(run_config& out, const launch_fields& launch);
+/// Puts the rest of *launch* into *out*.
+void assign_launch(run_config& out, const launch_fields& launch);
+
+/// Refuses what `fit()` refuses about these options, in the same words.
+expected<void> check_launch(const scaling_config& scaling,
+                            const run_config& run);
 
 template <class Config>
 void validate_config(const Config& x, int argc, const char* const* argv) {
@@ -179,6 +182,9 @@ Config parse_config(int argc, char** argv, const parse_options& options = {}) {
 /// `--workers_per_host`, `--host_count` (2:4: the fewest and the most, with
 /// `--workers_per_host`) and `--agent_ticket`. The config has no fields with
 /// these names.
+///
+/// The program also ends with 2 if `fit()` would refuse *run* as it then is,
+/// such as 100000 workers of one host: set before what else a run needs.
 template <internal::has_named_fields Config, class Options>
   requires requires(Options& x) {
     x.scaling.num_workers;
@@ -197,9 +203,10 @@ Config parse_config(int argc, char** argv, Options& run,
   assign_config(result, values);
   assign_config(launch, values);
   validate_config(result, argc, argv);
+  assign_launch(run.run, launch);
   auto fit = assign_launch(run.scaling, launch, [&run] {
                return count_gpus(run);
-             }).and_then([&] { return assign_launch(run.run, launch); });
+             }).and_then([&run] { return check_launch(run.scaling, run.run); });
   if (!fit)
     exit_for_usage(argc, argv, fit.error().message);
   return result;

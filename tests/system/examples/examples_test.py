@@ -176,6 +176,14 @@ class Minimal(ExampleTest):
             self.assertEqual(out, "")
             self.assertTrue(err.startswith("minimal: "), err)
 
+    def test_options_that_no_run_can_have_are_wrong_arguments(self):
+        for wrong in ("--workers=100000", "--workers=2:4", "--name=a/b", "--storage=", "--max_failures=-2"):
+            with self.subTest(wrong):
+                out, err = self.run_example(wrong, code=2)
+                self.assertEqual(out, "")
+                self.assertRegex(err, r"^minimal: [^\n]+ \(--help lists all options\)\n$")
+        self.assertFalse(self.storage.exists())
+
     def test_says_why_a_folder_cannot_be_used(self):
         (self.folder / "file").write_text("x")
         out, err = self.run_example("--storage", self.folder / "file", code=1)
@@ -446,7 +454,7 @@ class Readme(ExampleTest):
     program = "readme_example"
 
     def test_says_once_what_it_refuses(self):
-        _, err = self.run_example(code=1, environment={"TROUPE_SENDER_GRACE": "abc"})
+        _, err = self.run_example(code=2, environment={"TROUPE_SENDER_GRACE": "abc"})
         self.assertEqual(err.count("TROUPE_SENDER_GRACE"), 1, err)
 
     def test_trains_as_it_stands_in_the_readme(self):

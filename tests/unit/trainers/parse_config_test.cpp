@@ -399,13 +399,23 @@ TEST(parse_config_death_test, help_lists_the_options_of_a_run) {
               "--max_failures +integer +\\[3\\]\n");
 }
 
-TEST(parse_config_death_test, failures_without_limit_are_minus_one) {
-  char name[] = "program", option[] = "--max_failures=-2";
-  char* arguments[] = {name, option};
-  train_options run;
-  EXPECT_EXIT(parse_config<checked>(2, arguments, run),
-              testing::ExitedWithCode(2),
-              "^program: --max_failures must be >= -1, got -2 ");
+TEST(parse_config_death_test, options_that_a_run_refuses_end_it_with_2) {
+  auto parse = [](std::string option) {
+    char name[] = "program";
+    char* arguments[] = {name, option.data()};
+    train_options run;
+    parse_config<checked>(2, arguments, run);
+  };
+  EXPECT_EXIT(parse("--max_failures=-2"), testing::ExitedWithCode(2),
+              "^program: run.failure.max_failures must be >= -1, got -2 ");
+  EXPECT_EXIT(parse("--name=a/b"), testing::ExitedWithCode(2),
+              "^program: run.name 'a/b' is not ");
+  EXPECT_EXIT(parse("--storage="), testing::ExitedWithCode(2),
+              "^program: run.storage_path is empty ");
+  EXPECT_EXIT(parse("--workers=100000"), testing::ExitedWithCode(2),
+              "^program: scaling.num_workers is 100000, a host has at most ");
+  EXPECT_EXIT(parse("--workers=2:4"), testing::ExitedWithCode(2),
+              "^program: scaling.num_workers is 2 to 4, but the run has one ");
 }
 
 } // namespace troupe::internal::parse_config_cases

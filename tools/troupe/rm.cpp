@@ -189,7 +189,7 @@ private:
   std::vector<std::string> left_;
 };
 
-/// Asks whether to remove *what* in the folder *path*.
+/// Asks whether to remove *what* in the folder *path*. Says so if not.
 expected<bool> user_agrees(const std::string& name, const std::string& what,
                            const fs::path& path) {
   if (::isatty(STDIN_FILENO) != 1)
@@ -198,8 +198,12 @@ expected<bool> user_agrees(const std::string& name, const std::string& what,
   std::fprintf(stderr, "Remove %s (%s) in %s? [y/N] ", one_line(name).c_str(),
                what.c_str(), one_line(path.string()).c_str());
   std::string answer;
-  std::getline(std::cin, answer);
-  return answer == "y" || answer == "Y" || answer == "yes";
+  if (!std::getline(std::cin, answer))
+    std::fputc('\n', stderr); // The question's line is not over.
+  auto agrees = answer == "y" || answer == "Y" || answer == "yes";
+  if (!agrees)
+    complain("nothing was removed");
+  return agrees;
 }
 
 /// Refuses what *what* says, if that has a driver, or may have one.

@@ -799,7 +799,7 @@ class RmTest(CommandLineTest):
         path = self.runs.make("digits")
         self.assertIn("--yes", troupe("rm", "digits", "-s", self.storage, code=2)[1])
         self.assertTrue(path.exists())
-        for answer, code, there in (("n", 1, True), ("y", 0, False)):
+        for answer, code, there in (("n\n", 1, True), ("\4", 1, True), ("y\n", 0, False)):  # the second is the end of input
             pid, terminal = pty.fork()
             if pid == 0:
                 os.execv(TROUPE, ["troupe", "rm", str(path)])
@@ -807,11 +807,13 @@ class RmTest(CommandLineTest):
             while b"[y/N]" not in asked:
                 asked += os.read(terminal, 4096)
             self.assertIn(b"Remove digits (finished, 4 reports, 4 checkpoints)", asked)
-            os.write(terminal, answer.encode() + b"\n")
+            os.write(terminal, answer.encode())
+            said = b""
             with contextlib.suppress(OSError):
-                while os.read(terminal, 4096):
-                    pass
+                while more := os.read(terminal, 4096):
+                    said += more
             self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), code)
+            self.assertEqual(b"\ntroupe: nothing was removed\r\n" in said, there, said)
             os.close(terminal)
             self.assertEqual(path.exists(), there)
 

@@ -1,7 +1,9 @@
 #include <algorithm>
 #include <memory>
 #include <set>
-#include <string_view>
+#include <string>
+#include <variant>
+#include <vector>
 
 #include "tools/troupe/runs.hpp"
 #include "tools/troupe/storage.hpp"
@@ -9,6 +11,8 @@
 #include "tools/troupe/verbs.hpp"
 #include "troupe/callbacks/status_text.hpp"
 #include "troupe/runtime/near_names.hpp"
+#include "troupe/runtime/run_layout.hpp"
+#include "troupe/runtime/store/journal_reader.hpp"
 #include "troupe/runtime/text.hpp"
 
 // troupe ls: the runs and sweeps of a storage folder.
@@ -126,16 +130,40 @@ json_object json_of(const std::vector<found_run>& runs,
   return result;
 }
 
-/// Says so if *metric* was asked for and no run has reported it.
-void complain_about(const std::string& metric,
-                    const std::vector<found_run>& runs) {
-  std::set<std::string_view> known;
+/// Adds the names of all metrics that a run has reported. What cannot be read
+/// is a problem of the run, and named as such.
+void add_metrics_of(const found_run& run, std::set<std::string>& to) {
+  auto reader = journal_reader::open(run.path / run_layout::journal);
+  while (reader) {
+    auto entry = reader->next();
+    if (entry ? !*entry : entry.error().code != ec::corrupt)
+      return;
+    auto row = entry ? std::get_if<journaled_batch>(&**entry) : nullptr;
+    if (row)
+      for (auto& values : row->values)
+        for (auto& [name, value] : values)
+          to.insert(name);
+  }
+}
+
+/// Refuses a *metric* that was asked for if runs have reported others only.
+/// Before the first report no name is known to be wrong.
+expected<void> check_metric(const std::string& metric,
+                            const std::vector<found_run>& runs) {
+  auto has_it = [&](const found_run& x) {
+    return x.last_metrics.contains(metric);
+  };
+  if (metric.empty() || std::ranges::any_of(runs, has_it))
+    return {};
+  // Not each report has all metrics.
+  std::set<std::string> known;
   for (auto& run : runs)
-    for (auto& [name, value] : run.last_metrics)
-      known.insert(name);
-  if (!metric.empty() && !known.empty() && !known.contains(metric))
-    complain("no run has a metric '" + metric + '\''
-             + did_you_mean(metric, {known.begin(), known.end()}));
+    add_metrics_of(run, known);
+  if (known.empty() || known.contains(metric))
+    return {};
+  return failure(ec::invalid_argument,
+                 "no run has a metric '" + metric + '\''
+                   + did_you_mean(metric, {known.begin(), known.end()}));
 }
 
 std::string names_of(const storage_content& storage) {
@@ -170,6 +198,7 @@ expected<int> ls(const ls_arguments& x) {
   std::vector<found_run> runs;
   for (auto& path : storage.runs)
     runs.push_back(read_run(path));
+  TROUPE_TRY_VOID(check_metric(x.metric, runs));
   std::ranges::stable_sort(runs, {}, [](const found_run& run) {
     return run.begun.value_or(found_run::time_point{});
   });
@@ -184,7 +213,6 @@ expected<int> ls(const ls_arguments& x) {
   } else {
     print(tables_of(runs, sweeps, storage, x));
     complain_about(runs, sweeps, storage);
-    complain_about(x.metric, runs);
   }
   auto has_problems = [](const auto& x) { return !x.problems.empty(); };
   return std::ranges::any_of(storage.strange, is_unreadable)

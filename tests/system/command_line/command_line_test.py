@@ -166,11 +166,27 @@ class LsTest(CommandLineTest):
                          ["NAME", "STATE", "REPORTS", "RESTARTS", "STARTED", "DURATION", "SCORE", "ID"])
         self.assertRegex(table, r"digits +finished +4 +0 .* loss=0.25 +" + listed["digits"]["id"][:8])
 
-    def test_a_metric_that_no_run_has_is_named(self):
+    def test_a_metric_that_no_run_has_is_refused_once_there_are_reports(self):
+        _, gate = self.runs.hold("young", step=0)
+        self.addCleanup(gate.close)
+        self.assertIn("young", troupe("ls", self.storage, "--metric", "lss")[0])
         self.runs.make("digits")
-        complaint = troupe("ls", self.storage, "--metric", "lss")[1]
-        self.assertIn("no run has a metric 'lss'; did you mean loss?", complaint)
+        for options in ([], ["--json"]):
+            output, complaint = troupe("ls", self.storage, "--metric", "lss", *options, code=2)
+            self.assertEqual([output, complaint], ["", "troupe ls: no run has a metric 'lss'; did you mean loss?\n"])
         self.assertEqual(troupe("ls", self.storage, "--metric", "step")[1], "")
+
+    def test_a_metric_need_not_be_in_the_last_report(self):
+        journal = self.runs.make("digits") / "journal.jsonl"
+        lines = journal.read_bytes().splitlines(keepends=True)
+        last = max(i for i, line in enumerate(lines) if line.startswith(b'{"batch":'))
+        batch = json.loads(lines[last])
+        for values in batch["values"]:
+            del values["step"]
+        journal.write_bytes(b"".join([*lines[:last], signed(batch), *lines[last + 1:]]))
+        table, complaints = troupe("ls", self.storage, "--metric", "step")
+        self.assertRegex(table, r"digits +finished +4 +0 .* - +[0-9a-f]{8}\n$")
+        self.assertEqual(complaints, "")
 
     def test_names_a_folder_that_is_not_a_run_and_shows_the_runs(self):
         self.runs.make("digits")

@@ -189,8 +189,10 @@ expected<std::optional<fs::path>> find_sweep(const std::string& given,
     if (found)
       return std::optional{path};
   }
+  if (!is_id(given))
+    return std::nullopt;
   auto among = look_into(storage);
-  if (!among || !is_id(given))
+  if (!among)
     return std::nullopt;
   return find_id(given, *among).map([](const std::optional<found_id>& x) {
     return x && x->is_sweep ? std::optional{x->path} : std::nullopt;

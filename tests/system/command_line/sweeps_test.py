@@ -55,6 +55,16 @@ class ListTest(SweepTest):
         x = self.found()
         self.assertEqual([x["state"], x["trials"]["finished"], x["trials"]["running"], x["driver"]], ["finished", 2, 0, None])
 
+    def test_the_trials_of_a_sweep_are_listed_by_its_name_its_id_and_its_folder(self):
+        path = self.runs.make("search", "--sweep", 2)
+        for name in ("search", self.found()["id"][:6], path):
+            self.assertEqual([x["name"] for x in base.troupe_json("ls", name, "-s", self.storage)["runs"]],
+                             ["search/trial-0000", "search/trial-0001"])
+        environment = {"TROUPE_STORAGE": str(self.storage)}
+        self.assertEqual(base.troupe("ls", "search", "--names", environment=environment)[0].split(), ["trial-0000", "trial-0001"])
+        self.assertEqual(base.troupe("ls", "serch", environment=environment, code=2)[1],
+                         f"troupe ls: there is no folder {Path.cwd()}/serch, and no sweep serch in {self.storage}; did you mean search?\n")
+
     def test_the_end_of_a_sweep_is_shown_with_its_reason(self):
         self.runs.make("search", "--sweep", 1, "--fails-at", 1, code=3)
         x = self.found()

@@ -170,8 +170,8 @@ std::string sweep_data(const sweep_facts& x) {
     append_name(sweep.begin("metric"), history.metric());
     sweep.field("order", to_string(history.order()));
     append_name(sweep.begin("searcher"), x.content.description.searcher);
-    if (history.start && history.start->trials)
-      sweep.field("planned", *history.start->trials);
+    if (auto planned = history.planned())
+      sweep.field("planned", *planned);
     auto best = best_of(history.trials, history.order());
     if (auto i = std::ranges::find(shown, best); i != shown.end())
       sweep.field("best", i - shown.begin());

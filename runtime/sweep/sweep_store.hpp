@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -41,7 +43,7 @@ struct sweep_start {
   std::string time;   ///< UTC, ISO 8601.
   std::string metric; ///< That trials are compared by.
   score_order order = score_order::min;
-  std::optional<std::size_t> trials; ///< How many there are to be, if known.
+  std::optional<std::size_t> trials; ///< How many it asked for, if known.
   /// Of the loop, as JSON, with the params of the sweep at one end of their
   /// ranges. Empty in a line of an older version.
   std::string config = {};
@@ -63,6 +65,14 @@ struct sweep_history {
                                     ///< `running`.
   std::vector<std::size_t> ends; ///< Indices of trials in order of their ends.
   std::vector<trial_comparison> comparisons;
+
+  /// How many trials there will be, if known. Those that have begun count even
+  /// if the last start asked for fewer.
+  std::optional<std::size_t> planned() const {
+    if (!start || !start->trials)
+      return std::nullopt;
+    return std::max(*start->trials, trials.size());
+  }
 
   /// That of the last start; empty: there was none.
   std::string metric() const { return start ? start->metric : ""; }

@@ -80,12 +80,9 @@ std::string table_of(const std::vector<found_sweep>& sweeps) {
     auto seconds = x.seconds();
     auto begun = x.begun();
     auto best = best_text(x);
-    auto planned = x.content && x.content->history.start
-                     ? x.content->history.start->trials
-                     : std::nullopt;
     out.add({{x.name},
              {state, color_of(state)},
-             {text_of(x.count(), planned)},
+             {trials_text(x)},
              {begun ? time_text(*begun) : "-"},
              {seconds ? elapsed_text(*seconds) : "-"},
              {best.empty() ? "-" : best},

@@ -26,6 +26,10 @@ const sweep_end* end_of(const found_sweep& x) {
                                              : nullptr;
 }
 
+std::optional<std::size_t> planned_of(const found_sweep& x) {
+  return x.content ? x.content->history.planned() : std::nullopt;
+}
+
 /// The ranges of a space, which is JSON, by the names of its params.
 json_object space_of(const found_sweep& x) {
   auto result =
@@ -103,7 +107,7 @@ std::string facts_text(const found_sweep& x) {
     add("metric", start->metric
                     + (start->order == score_order::max ? ", higher is better"
                                                         : ", lower is better"));
-  add("trials", text_of(x.count(), start ? start->trials : std::nullopt));
+  add("trials", trials_text(x));
   add("best", best_text(x), color::green);
   return pairs_text(facts);
 }
@@ -234,18 +238,18 @@ std::string state_name(const trial& x, const found_sweep& of) {
   return state == "running" || state == "elsewhere" ? state : "unfinished";
 }
 
-std::string text_of(const found_sweep::counts& x,
-                    std::optional<std::size_t> planned) {
-  auto result = std::to_string(x.finished);
-  if (planned)
+std::string trials_text(const found_sweep& x) {
+  auto counts = x.count();
+  auto result = std::to_string(counts.finished);
+  if (auto planned = planned_of(x))
     result += concat(" of ", *planned);
   result += " finished";
-  if (x.failed > 0)
-    result += concat(", ", x.failed, " failed");
-  if (x.running > 0)
-    result += concat(", ", x.running, " running");
-  if (x.others > 0)
-    result += concat(", ", x.others, " stopped");
+  if (counts.failed > 0)
+    result += concat(", ", counts.failed, " failed");
+  if (counts.running > 0)
+    result += concat(", ", counts.running, " running");
+  if (counts.others > 0)
+    result += concat(", ", counts.others, " stopped");
   return result;
 }
 
@@ -290,8 +294,8 @@ json_object to_json(const found_sweep& x) {
     start ? json_object(utf8_text(start->metric)) : json_object();
   result["order"] =
     std::string{to_string(start ? start->order : score_order::min)};
-  result["planned"] =
-    start && start->trials ? json_object(*start->trials) : json_object();
+  auto planned = planned_of(x);
+  result["planned"] = planned ? json_object(*planned) : json_object();
   result["trials"] = {{"running", counts.running},
                       {"finished", counts.finished},
                       {"failed", counts.failed},

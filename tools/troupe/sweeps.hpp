@@ -73,8 +73,7 @@ expected<std::optional<fs::path>> find_sweep(const std::string& given,
 std::string state_name(const trial& x, const found_sweep& of);
 
 /// "4 of 12 finished, 1 failed, 2 running"
-std::string text_of(const found_sweep::counts& x,
-                    std::optional<std::size_t> planned);
+std::string trials_text(const found_sweep& x);
 
 /// "loss=0.25 (trial-0003)"; empty without a score.
 std::string best_text(const found_sweep& x);

@@ -370,7 +370,9 @@ sweep_status sweep_run::look() const {
   std::ranges::sort(result.running, {}, &trial::index);
   result.ended = ledger_->ended();
   result.failed = ledger_->failed();
-  result.trials = options.trials;
+  if (options.trials) // An earlier start may have begun more.
+    result.trials = std::max(static_cast<std::size_t>(*options.trials),
+                             outcome_.trials.size());
   if (auto best = best_of(outcome_.trials, options.order))
     result.best = *best;
   result.elapsed_s =

@@ -10,6 +10,7 @@
 #include "tests/integration/run/victim.hpp"
 #include "tests/integration/sweep/sweep_fixture.hpp"
 #include "tests/support/small_disk.hpp"
+#include "troupe/runtime/sweep/sweep_store.hpp"
 
 namespace troupe::internal::test {
 
@@ -26,6 +27,26 @@ TEST_F(sweep_test, repeats_no_trial_that_has_ended_and_can_be_extended) {
   ASSERT_EQ(second.trials.size(), 3u);
   EXPECT_EQ(second.trials[0], first.trials[0]);
   EXPECT_EQ(second.trials[1], first.trials[1]);
+}
+
+TEST_F(sweep_test, counts_the_trials_of_earlier_starts_that_asked_for_more) {
+  auto start = [this](int trials) {
+    auto options = run();
+    options.run.quiet = false;
+    testing::internal::CaptureStderr();
+    auto x = sweep{data_parallel_trainer{train, settings{}, options},
+                   {{"lr", uniform(0, 1)}},
+                   {.metric = "loss", .trials = trials, .max_concurrent = 1}}
+               .fit();
+    EXPECT_EQ(message_of(x), "");
+    EXPECT_EQ(x.trials.size(), 3u);
+    return testing::internal::GetCapturedStderr();
+  };
+  EXPECT_THAT(start(3), HasSubstr("0 running, 3 of 3 ended"));
+  EXPECT_THAT(start(1), HasSubstr("0 running, 3 of 3 ended"));
+  auto kept = read_sweep(path());
+  ASSERT_TRUE(kept);
+  EXPECT_EQ(kept->history.planned(), 3u);
 }
 
 TEST_F(sweep_test, says_that_the_config_is_another_than_before) {

@@ -112,6 +112,8 @@ public:
 
   const sink& target() const noexcept { return *target_; }
 
+  const fs::path& run_path() const noexcept { return run_.path; }
+
 private:
   std::optional<clock::time_point> pump_once(clock::time_point now);
   std::optional<clock::time_point> threw(const char* what,

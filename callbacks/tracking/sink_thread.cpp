@@ -12,6 +12,7 @@
 
 #include "troupe/callbacks/status_text.hpp"
 #include "troupe/runtime/process/threads.hpp"
+#include "troupe/runtime/storage/durable_file.hpp"
 
 namespace troupe::internal {
 
@@ -22,10 +23,24 @@ tracked_run with_token(tracked_run run, std::stop_token token) {
   return run;
 }
 
+/// A sentence if the run's folder is gone, from which the rest would be sent;
+/// else empty.
+std::string gone_text(const sink_feed& feed) {
+  auto& path = feed.run_path();
+  auto found = look_up(path);
+  if (!found || found->exists())
+    return {};
+  return "the run's folder " + path.string()
+         + " is gone, and with it what is unsent";
+}
+
 /// Empty, or a sentence.
 std::string unsent_text(const sink_feed& feed) {
   auto unsent = feed.unsent();
   auto text = "tracker " + feed.target().name() + ": ";
+  if (!unsent)
+    if (auto gone = gone_text(feed); !gone.empty())
+      return text + gone;
   if (unsent && *unsent == 0) {
     auto refused = feed.refused();
     return refused.empty() ? refused : text + refused;
@@ -299,10 +314,12 @@ std::string sink_thread::join(wait_time& time, wait_time::duration limit,
   end(follower_);
   if (!over) {
     state_->feed.leave();
+    auto gone = gone_text(state_->feed);
     return "tracker " + name_
-           + " did not return from a call; its thread is left behind; of the "
-             "records that it has not taken: "
-           + who_sends_the_rest(state_->feed.target());
+           + " did not return from a call; its thread is left behind; "
+           + (gone.empty() ? "of the records that it has not taken: "
+                               + who_sends_the_rest(state_->feed.target())
+                           : gone);
   }
   return unsent_text(state_->feed);
 }

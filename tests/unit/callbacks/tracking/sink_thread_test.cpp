@@ -469,6 +469,18 @@ TEST_F(sink_thread_test, names_the_incomplete_file) {
   EXPECT_THAT(unfinished[0], HasSubstr("troupe sync sends them"));
 }
 
+TEST_F(sink_thread_test, promises_nothing_once_the_runs_folder_is_gone) {
+  auto trackers =
+    start({.finish_timeout = std::chrono::milliseconds{10}}).value();
+  fs::rename(store->path(), storage / "elsewhere");
+  auto unfinished = trackers->finish();
+  ASSERT_EQ(unfinished.size(), 1u);
+  EXPECT_THAT(unfinished[0],
+              HasSubstr("the run's folder " + store->path().string()
+                        + " is gone, and with it what is unsent"));
+  EXPECT_THAT(unfinished[0], testing::Not(HasSubstr("troupe sync")));
+}
+
 TEST_F(sink_thread_test, reports_that_it_cannot_count_what_is_unsent) {
   auto trackers =
     start({.finish_timeout = std::chrono::milliseconds{10}}).value();

@@ -18,6 +18,13 @@ namespace {
 // allocator keeps its largest size.
 constexpr std::size_t read_size = 64 * 1024;
 
+/// The kind of the event in *line* of the journal *path*; empty: it has none.
+std::string kind_of(std::string_view line, const fs::path& path) {
+  auto entry = parse_line(line, path.string());
+  auto event = entry && *entry ? std::get_if<journal_event>(&**entry) : nullptr;
+  return event ? std::move(event->kind) : std::string{};
+}
+
 } // namespace
 
 expected<line_reader> line_reader::open(const fs::path& path,
@@ -136,6 +143,44 @@ expected<last_attempt> read_last_attempt(const fs::path& path) {
       result.end = std::move(*event);
     }
   }
+}
+
+expected<double> read_driven_seconds(const fs::path& path) {
+  struct driver_times {
+    std::optional<std::int64_t> first_us;
+    std::int64_t last_us = 0;
+  };
+  TROUPE_TRY(auto lines, line_reader::open(path, 0));
+  driver_times driver, before_batch;
+  std::int64_t total_us = 0;
+  auto end_driver = [&] {
+    if (driver.first_us)
+      total_us += driver.last_us - *driver.first_us;
+    driver = {};
+  };
+  for (;;) {
+    TROUPE_TRY(auto line, lines.next());
+    if (!line)
+      break;
+    auto head = parse_line_head(*line);
+    if (!head || !has_valid_sum(*line))
+      continue;
+    auto kind = head->index ? std::string{} : kind_of(*line, path);
+    // All three may come from the next driver, the last one behind the batch
+    // that it is about.
+    if (kind == event_kind::run_ended || kind == "driver_lost") {
+      end_driver();
+    } else if (kind == "journal_completed") {
+      driver = before_batch;
+    } else {
+      if (head->index)
+        before_batch = driver;
+      driver.first_us = driver.first_us.value_or(head->time_us);
+      driver.last_us = head->time_us;
+    }
+  }
+  end_driver();
+  return static_cast<double>(total_us) / 1e6;
 }
 
 expected<batch_reader> batch_reader::open(const fs::path& path,

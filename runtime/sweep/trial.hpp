@@ -25,7 +25,7 @@ struct trial {
   std::optional<double> score;
   troupe::metrics metrics;   ///< Rank 0's of its last report.
   std::uint64_t reports = 0; ///< How many it has made.
-  double seconds = 0;        ///< That it ran under the driver that saw its end.
+  double seconds = 0;        ///< That it ran, in all starts of the sweep.
   /// Why it ended before its loops returned, or failed; may be empty.
   std::string reason;
 

@@ -9,6 +9,8 @@
 #include "troupe/actors/protocol/type_ids.hpp"
 #include "troupe/callbacks/report_page/sweep_page.hpp"
 #include "troupe/callbacks/status_text.hpp"
+#include "troupe/runtime/run_layout.hpp"
+#include "troupe/runtime/store/journal_reader.hpp"
 #include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
@@ -209,8 +211,11 @@ expected<bool> sweep_run::begin_or_refuse(trial x) {
 }
 
 expected<bool> sweep_run::resume(trial x) {
+  auto path = store_->path() / x.name;
+  // Without a journal, no driver has come so far.
+  x.seconds = read_driven_seconds(path / run_layout::journal).value_or(0);
   // Its driver may have died between its end and the line about that.
-  auto before = result::from_path(store_->path() / x.name);
+  auto before = result::from_path(path);
   if (before && before->status == run_status_kind::finished) {
     x.status = before->status;
     x.metrics = before->metrics;

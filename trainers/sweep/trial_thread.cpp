@@ -69,9 +69,8 @@ std::shared_ptr<run_handle> trial_thread::handle() const {
 }
 
 double trial_thread::seconds() const {
-  return std::chrono::duration<double>{std::chrono::steady_clock::now()
-                                       - begin_}
-    .count();
+  std::chrono::duration<double> now = std::chrono::steady_clock::now() - begin_;
+  return content_.seconds + now.count();
 }
 
 trial trial_thread::snapshot() const {

@@ -35,7 +35,8 @@ public:
     std::function<void()> ended;   ///< Called when `has_ended` becomes true.
   };
 
-  /// `ec::spawn`: there is no thread.
+  /// *x* has the seconds that it ran in earlier starts. `ec::spawn`: there is
+  /// no thread.
   static expected<std::unique_ptr<trial_thread>>
   start(trial x, run_request request, surroundings around);
 

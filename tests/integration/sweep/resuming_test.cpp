@@ -1,5 +1,6 @@
 // Sweeps that are started again.
 
+#include <chrono>
 #include <csignal>
 #include <map>
 
@@ -10,7 +11,9 @@
 #include "tests/integration/run/victim.hpp"
 #include "tests/integration/sweep/sweep_fixture.hpp"
 #include "tests/support/small_disk.hpp"
+#include "troupe/runtime/store/journal_line.hpp"
 #include "troupe/runtime/sweep/sweep_store.hpp"
+#include "troupe/runtime/unix_time.hpp"
 
 namespace troupe::internal::test {
 
@@ -87,6 +90,13 @@ TEST_F(sweep_test, resumes_after_a_kill_without_repeating_a_trial) {
   sweeping.kill(SIGKILL);
   auto killed = sweeping.wait();
   EXPECT_TRUE(WIFSIGNALED(killed));
+  // As if the last line were written an hour after the others.
+  auto journal = path() / "trial-0002" / "journal.jsonl";
+  auto text = bytes_of(journal);
+  append_event_line(
+    text, 0, unix_us(std::chrono::system_clock::now() + std::chrono::hours{1}),
+    "pause", {});
+  write_bytes(journal, text);
   std::map<std::string, std::string> before;
   for (auto name : {"trial-0000", "trial-0001"})
     before[name] = bytes_of(path() / name / "journal.jsonl");
@@ -101,6 +111,7 @@ TEST_F(sweep_test, resumes_after_a_kill_without_repeating_a_trial) {
   ASSERT_TRUE(resumed);
   EXPECT_GT(resumed->attempts, 1u);
   EXPECT_EQ(x.trials[2].reports, 3u) << "resumed from its checkpoint";
+  EXPECT_GE(x.trials[2].seconds, 3600) << "those of the first start, too";
   EXPECT_EQ(x.trials[3].status, run_status_kind::finished);
 }
 

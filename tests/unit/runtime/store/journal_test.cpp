@@ -345,3 +345,30 @@ TEST_F(journal_test, finds_the_last_batch_without_the_rest) {
   ASSERT_TRUE(last);
   EXPECT_EQ(last->index, 2u);
 }
+
+TEST_F(journal_test, adds_up_the_seconds_that_each_driver_had_the_run) {
+  std::string lines;
+  auto event = [&](std::int64_t second, std::string_view kind) {
+    append_event_line(lines, 0, second * 1'000'000, kind, {});
+  };
+  auto report = [&](std::int64_t second, std::uint64_t index) {
+    append_batch_line(lines, 0, second * 1'000'000, batch(index, {{{"x", 1}}}),
+                      "", 0);
+  };
+  append_header_line(lines);
+  event(10, "attempt_begun");
+  report(13, 0);
+  event(15, "ranks_failed");
+  event(16, "attempt_begun"); // of the same driver, which is killed
+  report(100, 1);             // found in a checkpoint by the next one
+  event(101, "journal_completed");
+  event(102, "driver_lost");
+  event(110, "attempt_begun");
+  report(114, 2);
+  event(500, "run_ended"); // perhaps by the next one
+  event(501, "attempt_begun");
+  report(502, 3); // is under way, or was killed
+  write_bytes(path, lines);
+  EXPECT_DOUBLE_EQ(read_driven_seconds(path).value(), 6 + 4 + 1);
+  EXPECT_EQ(read_driven_seconds(folder / "none").error().code, ec::storage);
+}

@@ -1,11 +1,17 @@
+// Which samples a loader gives to each rank, in which order and batches, on
+// which threads and devices, and how it resumes.
+
 #include "troupe/trainers/torch/data/data_loader.hpp"
 
 #include <algorithm>
-#include <map>
+#include <cstdio>
+#include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <stdexcept>
-#include <string>
+#include <utility>
+#include <vector>
 
 #include <ATen/Functions.h>
 #include <ATen/Parallel.h>
@@ -14,12 +20,13 @@
 #include <torch/data/datasets/base.h>
 #include <unistd.h>
 
-#include "tests/support/memory_link.hpp"
+#include "tests/unit/trainers/torch/data/data_loader_fixture.hpp"
 #include "troupe/trainers/torch/data/dataset.hpp"
 #include "troupe/trainers/torch/groups/data_plane.hpp"
 
 using namespace troupe;
 using namespace troupe::internal;
+using namespace troupe::internal::test;
 
 namespace {
 
@@ -58,109 +65,6 @@ struct torch_dataset : torch::data::datasets::Dataset<torch_dataset> {
   std::optional<std::size_t> size() const override { return 4; }
   int reads = 0;
 };
-
-struct named_sample {
-  at::Tensor image;
-  at::Tensor mask;
-  auto members() { return std::tie(image, mask); }
-};
-
-struct named_dataset {
-  int size() const { return 3; }
-  named_sample get(std::size_t index) const {
-    return {at::full({1}, static_cast<double>(index)), at::ones({2})};
-  }
-};
-
-/// Sample i is random; the model's dropout draws beside it.
-struct noisy_dataset {
-  std::int64_t size() const { return 48; }
-  std::pair<at::Tensor, std::int64_t> get(std::size_t index,
-                                          at::Generator random) const {
-    return {at::rand({3}, random), static_cast<std::int64_t>(index)};
-  }
-};
-
-/// The same numbers in whole batches.
-struct noisy_batches {
-  std::int64_t size() const { return 48; }
-  std::pair<at::Tensor, at::Tensor>
-  get_batch(std::span<const std::int64_t> indices,
-            const sample_generators& random) const {
-    std::vector<at::Tensor> rows;
-    for (auto index : indices)
-      rows.push_back(at::rand({3}, random.of(index)));
-    return {at::stack(rows), at::tensor(std::vector<std::int64_t>(
-                               indices.begin(), indices.end()))};
-  }
-};
-
-/// Texts of different lengths: sample i is i + 1 times the number i.
-struct ragged_numbers {
-  std::int64_t size() const { return 4; }
-  at::Tensor get(std::size_t index) const {
-    auto i = static_cast<std::int64_t>(index);
-    return at::full({i + 1}, i, at::kLong);
-  }
-};
-
-/// All in one row, and how long each is.
-std::pair<at::Tensor, at::Tensor> pack_rows(std::vector<at::Tensor> samples) {
-  std::vector<std::int64_t> lengths;
-  for (auto& x : samples)
-    lengths.push_back(x.size(0));
-  return {at::cat(samples), at::tensor(lengths)};
-}
-
-/// With a collate of its own, which forgets samples.
-struct forgetful : ragged_numbers {
-  at::Tensor collate(std::vector<at::Tensor> samples) const {
-    return samples.front();
-  }
-};
-
-struct named_batches {
-  std::int64_t size() const { return 2; }
-  std::map<std::string, std::optional<at::Tensor>>
-  get_batch(std::span<const std::int64_t>) const {
-    return {{"image", at::ones({2})}, {"mask", std::nullopt}};
-  }
-};
-
-train_context make_context(int rank = 0, int world_size = 1) {
-  return {{.rank = rank, .world_size = world_size},
-          test::make_memory_link(),
-          std::nullopt};
-}
-
-std::vector<std::int64_t> to_vector(const at::Tensor& x) {
-  auto flat = x.to(at::kLong).contiguous();
-  return {flat.data_ptr<std::int64_t>(),
-          flat.data_ptr<std::int64_t>() + flat.numel()};
-}
-
-using rows_by_index = std::map<std::int64_t, std::vector<float>>;
-
-/// The random rows of an epoch by sample, from the rest of a pass on, and what
-/// dropout drew meanwhile.
-template <class Loader>
-std::pair<rows_by_index, double> drawn(Loader& loader) {
-  at::manual_seed(3);
-  rows_by_index rows;
-  double dropped = 0;
-  for (auto& [numbers, indices] : loader) {
-    for (std::int64_t i = 0; i < indices.size(0); ++i) {
-      auto row = numbers[i].contiguous();
-      auto* first = row.template data_ptr<float>();
-      rows[indices[i].template item<std::int64_t>()] = {first, first + 3};
-    }
-    dropped = dropped * 0.9
-              + at::dropout(at::ones({16}), 0.5, true)
-                  .dot(at::arange(16, at::kFloat))
-                  .template item<double>();
-  }
-  return {rows, dropped};
-}
 
 template <class Loader>
 std::vector<std::int64_t> labels_of(Loader& loader) {
@@ -342,18 +246,6 @@ TEST(data_loader_test, names_the_samples_of_a_batch_that_failed) {
   }
 }
 
-TEST(data_loader_test, names_samples_that_cannot_be_stacked) {
-  struct ragged {
-    int size() const { return 2; }
-    at::Tensor get(std::size_t i) const {
-      return at::ones({static_cast<std::int64_t>(i) + 1});
-    }
-  };
-  auto context = make_context();
-  auto loader = prepare_data_loader(context, ragged{}, {.batch_size = 2});
-  EXPECT_THROW(loader.begin(), train_error);
-}
-
 TEST(data_loader_test, reads_whole_batches_where_the_dataset_can) {
   auto context = make_context();
   auto loader = prepare_data_loader(
@@ -381,31 +273,6 @@ TEST(data_loader_test,
   EXPECT_EQ(loader.dataset().reads, 0);
 }
 
-TEST(data_loader_test, keeps_a_struct_that_lists_its_members) {
-  auto context = make_context();
-  auto loader =
-    prepare_data_loader(context, named_dataset{}, {.batch_size = 3});
-  for (named_sample& batch : loader) {
-    EXPECT_EQ(batch.image.sizes(), (std::vector<std::int64_t>{3, 1}));
-    EXPECT_EQ(batch.mask.sizes(), (std::vector<std::int64_t>{3, 2}));
-  }
-}
-
-TEST(data_loader_test, collates_numbers_texts_and_nested_fields) {
-  using sample = std::tuple<float, bool, std::string,
-                            std::pair<at::Tensor, std::array<at::Tensor, 1>>>;
-  auto [real, flag, text, nested] = collate(
-    std::vector<sample>{{1.5f, true, "a", {at::ones({2}), {at::zeros({})}}},
-                        {2.5f, false, "b", {at::ones({2}), {at::zeros({})}}}});
-  EXPECT_TRUE(real.equal(at::tensor({1.5f, 2.5f})));
-  EXPECT_EQ(real.scalar_type(), at::kFloat);
-  EXPECT_EQ(flag.scalar_type(), at::kBool);
-  EXPECT_TRUE(flag[0].item().toBool());
-  EXPECT_FALSE(flag[1].item().toBool());
-  EXPECT_EQ(text, (std::vector<std::string>{"a", "b"}));
-  EXPECT_EQ(nested.first.sizes(), (std::vector<std::int64_t>{2, 2}));
-}
-
 TEST(data_loader_test, lets_workers_start_no_threads_of_their_own) {
   struct probe {
     int size() const { return 4; }
@@ -431,67 +298,6 @@ TEST(data_loader_test, uses_the_device_of_the_data_plane) {
   EXPECT_TRUE((*here.begin()).first.is_cpu());
 }
 
-TEST(data_loader_test, draws_the_same_for_a_sample_whoever_reads_it) {
-  auto context = make_context();
-  data_loader_options options{.batch_size = 4, .shuffle = true, .seed = 2};
-  auto plain = prepare_data_loader(context, noisy_dataset{}, options);
-  plain.set_epoch(1);
-  auto [expected, dropped] = drawn(plain);
-  ASSERT_EQ(expected.size(), 48u);
-  EXPECT_NE(expected.at(0), expected.at(1));
-  auto expect_equal = [&](auto&& loader) {
-    loader.set_epoch(1);
-    auto [rows, dropped_too] = drawn(loader);
-    for (auto& [index, row] : rows)
-      EXPECT_EQ(row, expected.at(index)) << index;
-    return dropped_too;
-  };
-  for (int workers : {0, 1, 3}) {
-    options.workers = workers;
-    EXPECT_EQ(
-      expect_equal(prepare_data_loader(context, noisy_dataset{}, options)),
-      dropped);
-    EXPECT_EQ(
-      expect_equal(prepare_data_loader(context, noisy_batches{}, options)),
-      dropped);
-    expect_equal(
-      prepare_data_loader(context, first_samples{noisy_dataset{}, 9}, options));
-    for (int rank = 0; rank < 3; ++rank) {
-      auto one_of_three = make_context(rank, 3);
-      expect_equal(prepare_data_loader(one_of_three, noisy_dataset{}, options));
-    }
-  }
-}
-
-TEST(data_loader_test, draws_other_numbers_in_another_epoch_or_with_a_seed) {
-  auto context = make_context();
-  auto first_row = [&](std::uint64_t seed, std::uint64_t epoch) {
-    auto loader = prepare_data_loader(context, noisy_dataset{}, {.seed = seed});
-    loader.set_epoch(epoch);
-    return drawn(loader).first.at(0);
-  };
-  EXPECT_EQ(first_row(1, 2), first_row(1, 2));
-  EXPECT_NE(first_row(1, 2), first_row(2, 1));
-  EXPECT_NE(first_row(1, 2), first_row(1, 3));
-}
-
-TEST(data_loader_test, draws_the_same_after_it_was_resumed) {
-  auto context = make_context();
-  const data_loader_options options{.batch_size = 4, .workers = 2};
-  auto loader = prepare_data_loader(context, noisy_dataset{}, options);
-  loader.set_epoch(5);
-  auto whole = drawn(loader).first;
-  loader.set_epoch(5);
-  auto position = loader.begin();
-  ++position;
-  auto resumed = prepare_data_loader(context, noisy_dataset{}, options);
-  resumed.load_state(loader.state());
-  auto rest = drawn(resumed).first;
-  EXPECT_EQ(rest.size(), 40u);
-  for (auto& [index, row] : rest)
-    EXPECT_EQ(row, whole.at(index));
-}
-
 TEST(data_loader_test, counts_a_batch_that_could_not_be_read) {
   auto context = make_context();
   for (int workers : {0, 2}) {
@@ -507,16 +313,6 @@ TEST(data_loader_test, counts_a_batch_that_could_not_be_read) {
     EXPECT_EQ(to_vector((*position).second), (std::vector<std::int64_t>{8, 9}));
     EXPECT_EQ(loader.state().cursor, 10);
   }
-}
-
-TEST(data_loader_test, moves_the_tensors_of_maps_and_optionals) {
-  auto context = make_context();
-  rank_access{context}.data_plane() = std::make_shared<torch_data_plane>(
-    torch_data_plane{nullptr, at::Device{at::kMeta}});
-  auto loader =
-    prepare_data_loader(context, named_batches{}, {.batch_size = 2});
-  auto position = loader.begin();
-  EXPECT_TRUE((*position).at("image")->is_meta());
 }
 
 TEST(data_loader_test, refuses_options_out_of_range) {
@@ -541,56 +337,14 @@ TEST(data_loader_test, refuses_a_dataset_without_samples) {
   }
 }
 
-TEST(data_loader_test, makes_batches_by_a_function_that_is_given) {
-  auto context = make_context();
-  for (int workers : {0, 2}) {
-    auto loader =
-      prepare_data_loader(context, with_collate{ragged_numbers{}, pack_rows},
-                          {.batch_size = 2, .workers = workers});
-    std::vector<std::vector<std::int64_t>> rows, lengths;
-    for (auto& [row, length] : loader) {
-      rows.push_back(to_vector(row));
-      lengths.push_back(to_vector(length));
-    }
-    EXPECT_EQ(rows, (std::vector<std::vector<std::int64_t>>{
-                      {0, 1, 1}, {2, 2, 2, 3, 3, 3, 3}}));
-    EXPECT_EQ(lengths,
-              (std::vector<std::vector<std::int64_t>>{{1, 2}, {3, 4}}));
-  }
-}
-
-TEST(data_loader_test, refuses_a_batch_with_other_rows_than_samples) {
-  auto context = make_context();
-  data_loader_options options{.batch_size = 2};
-  auto loader = prepare_data_loader(context, forgetful{}, options);
-  try {
-    loader.begin();
-    FAIL() << "nothing was thrown";
-  } catch (const train_error& x) {
-    EXPECT_EQ(x.reason().message,
-              "the dataset failed at a batch of samples 0 1: the batch has no "
-              "tensor with 2 rows, one for each sample (check_rows of the "
-              "loader's options can be turned off)");
-  }
-  options.check_rows = false;
-  auto unchecked = prepare_data_loader(context, forgetful{}, options);
-  EXPECT_EQ((*unchecked.begin()).size(0), 1);
-}
-
-TEST(data_loader_test, finds_the_rows_of_batches_of_any_type) {
-  auto two = at::ones({2, 3});
-  EXPECT_TRUE(has_rows(two, 2));
-  EXPECT_FALSE(has_rows(two, 3));
-  EXPECT_FALSE(has_rows(at::scalar_tensor(1), 1));
-  EXPECT_TRUE(has_rows(std::tuple{at::ones({5}), two, 7}, 2));
-  EXPECT_FALSE(has_rows(std::tuple{at::ones({5}), 7}, 2));
-  EXPECT_TRUE(has_rows(std::vector{at::ones({4}), at::ones({6})}, 2));
-  EXPECT_FALSE(has_rows(std::vector{at::ones({4}), at::ones({6})}, 3));
-  EXPECT_TRUE(has_rows(
-    std::map<std::string, std::optional<at::Tensor>>{
-      {"image", two}, {"mask", std::nullopt}, {"x", two}},
-    2));
-  EXPECT_TRUE(has_rows(named_sample{two, at::ones({9})}, 2));
+/// Batches of samples with equal parity, the epoch's parity first.
+std::vector<std::vector<std::int64_t>> parity_batches(std::uint64_t,
+                                                      std::uint64_t epoch) {
+  std::vector<std::vector<std::int64_t>> result{
+    {0, 2, 4}, {6, 8}, {1, 3}, {5, 7, 9}, {5}};
+  if (epoch % 2 == 1)
+    std::reverse(result.begin(), result.end());
+  return result;
 }
 
 /// Batches of samples with equal parity, the epoch's parity first.

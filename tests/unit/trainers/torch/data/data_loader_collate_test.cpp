@@ -15,7 +15,7 @@
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
 
-#include "tests/unit/trainers/torch/data/data_loader_fixture.hpp"
+#include "tests/unit/trainers/torch/data/loader_fixture.hpp"
 #include "troupe/trainers/torch/data/dataset.hpp"
 #include "troupe/trainers/torch/groups/data_plane.hpp"
 

@@ -20,7 +20,7 @@
 #include <torch/data/datasets/base.h>
 #include <unistd.h>
 
-#include "tests/unit/trainers/torch/data/data_loader_fixture.hpp"
+#include "tests/unit/trainers/torch/data/loader_fixture.hpp"
 #include "troupe/trainers/torch/data/dataset.hpp"
 #include "troupe/trainers/torch/groups/data_plane.hpp"
 

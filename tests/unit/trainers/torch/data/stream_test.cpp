@@ -8,10 +8,11 @@
 #include <ATen/Functions.h>
 #include <gmock/gmock.h>
 
-#include "tests/support/memory_link.hpp"
+#include "tests/unit/trainers/torch/data/loader_fixture.hpp"
 
 using namespace troupe;
 using namespace troupe::internal;
+using namespace troupe::internal::test;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -83,15 +84,6 @@ struct thread_batches : counting_stream {
     return std::vector(samples.size(), std::this_thread::get_id());
   }
 };
-
-train_context make_context() {
-  return {{.rank = 0, .world_size = 1}, test::make_memory_link(), std::nullopt};
-}
-
-numbers to_vector(const at::Tensor& x) {
-  return {x.const_data_ptr<std::int64_t>(),
-          x.const_data_ptr<std::int64_t>() + x.numel()};
-}
 
 /// What is left of a pass.
 template <class Loader>

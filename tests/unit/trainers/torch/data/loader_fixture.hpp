@@ -11,15 +11,16 @@
 
 namespace troupe::internal::test {
 
+/// Of a rank without a control plane.
 inline train_context make_context(int rank = 0, int world_size = 1) {
   return {
     {.rank = rank, .world_size = world_size}, make_memory_link(), std::nullopt};
 }
 
 inline std::vector<std::int64_t> to_vector(const at::Tensor& x) {
-  auto flat = x.to(at::kLong).contiguous();
-  return {flat.data_ptr<std::int64_t>(),
-          flat.data_ptr<std::int64_t>() + flat.numel()};
+  auto flat = x.contiguous();
+  return {flat.const_data_ptr<std::int64_t>(),
+          flat.const_data_ptr<std::int64_t>() + flat.numel()};
 }
 
 } // namespace troupe::internal::test

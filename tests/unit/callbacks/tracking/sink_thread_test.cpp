@@ -1,85 +1,26 @@
-#include "troupe/callbacks/tracking/sink_thread.hpp"
+// What a run starts, waits for and gives up of its trackers, and what it says
+// of them at its end.
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <latch>
+#include <mutex>
+#include <semaphore>
+#include <span>
+#include <stdexcept>
+#include <stop_token>
+#include <thread>
 
 #include <gmock/gmock.h>
 
-#include <atomic>
-#include <cerrno>
-#include <fstream>
-#include <iterator>
-#include <latch>
-#include <semaphore>
-#include <stdexcept>
-#include <thread>
-
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include "tests/support/child.hpp"
-#include "tests/support/sanitized.hpp"
-#include "tests/support/temporary_folder.hpp"
-#include "tests/unit/callbacks/tracking/recorded_sink.hpp"
-#include "troupe/callbacks/trackers/default_trackers.hpp"
-#include "troupe/callbacks/tracking/tracker_set.hpp"
-#include "troupe/runtime/store/run_store.hpp"
+#include "tests/unit/callbacks/tracking/sink_thread_fixture.hpp"
 
 using namespace troupe;
 using namespace troupe::internal;
 using namespace troupe::internal::test;
 using testing::HasSubstr;
-
-class sink_thread_test : public testing::Test {
-protected:
-  sink_thread_test() { reopen("r"); }
-
-  /// Another run, and a tracker that has seen nothing.
-  void reopen(const std::string& name) {
-    target = std::make_shared<recorded_sink>();
-    config.name = name;
-    config.storage_path = storage.path();
-    config.metrics_csv = false;
-    config.report_page = false;
-    store = run_store::open(config).value();
-    EXPECT_TRUE(store->begin_attempt());
-    // Trackers start at once if they know what the run is called.
-    EXPECT_TRUE(store->append_event("tracker_start", 0, {{"project", "p"}}));
-  }
-
-  void report(std::uint64_t index) {
-    report_batch batch;
-    batch.index = index;
-    batch.values = {{{"loss", 0.5}}};
-    batch.parts.resize(1);
-    ASSERT_TRUE(store->append(0, batch));
-  }
-
-  expected<std::unique_ptr<tracker_set>> start(tracker_options options = {}) {
-    config.trackers = {std::make_shared<tracker>(target, options)};
-    return tracker_set::start(trackers_of(config), store->description(),
-                              store->path(),
-                              {[list = shared_notes](std::string text) {
-                                 std::lock_guard guard{list->mutex};
-                                 list->notes.push_back(std::move(text));
-                               },
-                               {}});
-  }
-
-  static std::string text_of(const fs::path& path) {
-    std::ifstream in{path.string()};
-    return {std::istreambuf_iterator<char>{in}, {}};
-  }
-
-  temporary_folder storage;
-  run_config config;
-  std::unique_ptr<run_store> store;
-  std::shared_ptr<recorded_sink> target;
-  /// Outlives the test with a tracker that is left behind.
-  struct note_list {
-    std::mutex mutex;
-    std::vector<std::string> notes;
-  };
-  std::shared_ptr<note_list> shared_notes = std::make_shared<note_list>();
-  std::vector<std::string>& notes = shared_notes->notes;
-};
 
 TEST_F(sink_thread_test, sends_during_the_run_and_the_rest_at_its_end) {
   std::binary_semaphore seen{0};
@@ -310,100 +251,6 @@ TEST_F(sink_thread_test, turns_an_exception_of_a_tracker_into_a_failure) {
   EXPECT_EQ(target->indices(), std::vector<std::uint64_t>{0});
   EXPECT_THAT(notes.front(), HasSubstr("Too many levels of symbolic links"));
   EXPECT_EQ(notes.size(), 2u);
-}
-
-TEST_F(sink_thread_test, ends_a_process_that_a_tracker_forked) {
-  TROUPE_SKIP_FORKS_UNDER_TSAN();
-  for (std::string where : {"start", "log", "finish"})
-    for (auto throws : {false, true}) {
-      SCOPED_TRACE(where + (throws ? " throws" : ""));
-      reopen(where + (throws ? "-throws" : ""));
-      auto path = store->path() / "sinks" / "recorded.offset";
-      auto status = -1;
-      auto is_child = false;
-      std::string before, after;
-      target->answer = [&](std::span<const tracker_record> x) -> sink_result {
-        if (is_child)
-          ::_exit(7); // A second call.
-        auto is_here =
-          x.empty()
-            ? where == (target->ends.empty() ? "start" : "finish")
-            : where == "log"
-                && std::holds_alternative<journaled_batch>(x.back().content);
-        if (status >= 0 || !is_here)
-          return {};
-        before = text_of(path);
-        auto child = ::fork();
-        is_child = child == 0;
-        while (child > 0 && ::waitpid(child, &status, 0) < 0 && errno == EINTR)
-          continue;
-        after = text_of(path);
-        // In the one of two that is not to return.
-        if (throws && !is_child)
-          throw std::runtime_error{"the connection broke"};
-        return {};
-      };
-      auto trackers = start({.retry = {std::chrono::milliseconds{1}}}).value();
-      report(0);
-      ASSERT_TRUE(store->finish(run_status_kind::finished));
-      EXPECT_TRUE(trackers->finish().empty());
-      EXPECT_EQ(status, 0);
-      EXPECT_EQ(after, before);
-      EXPECT_EQ(where == "start", before.empty());
-      EXPECT_THAT(target->indices(), testing::Contains(0u));
-      EXPECT_FALSE(target->ends.empty());
-    }
-}
-
-TEST_F(sink_thread_test, ends_a_process_that_the_check_of_a_tracker_forked) {
-  for (auto refuses : {false, true}) {
-    auto status = -1;
-    target->on_check = [&]() -> expected<void> {
-      auto child = ::fork();
-      while (child > 0 && ::waitpid(child, &status, 0) < 0 && errno == EINTR)
-        continue;
-      if (child == 0 && refuses)
-        return failure(ec::storage, "no");
-      return {};
-    };
-    auto check = run_in_child([&] {
-      auto parent = ::getpid();
-      config.trackers = {std::make_shared<tracker>(target)};
-      auto ok = tracker_set::check(trackers_of(config), store->description(),
-                                   store->path());
-      if (::getpid() != parent)
-        ::_exit(7); // A second run.
-      ::_exit(ok && WEXITSTATUS(status) == (refuses ? 1 : 0) ? 0 : 8);
-    });
-    EXPECT_EQ(WEXITSTATUS(check), 0);
-  }
-}
-
-TEST_F(sink_thread_test, ends_a_forked_process_that_a_tracker_leaves_throwing) {
-  TROUPE_SKIP_FORKS_UNDER_TSAN();
-  auto status = -1;
-  auto is_child = false;
-  target->answer = [&](auto) -> sink_result {
-    if (is_child)
-      ::_exit(7); // A second call.
-    if (status >= 0)
-      return {};
-    auto child = ::fork();
-    if (child == 0) {
-      is_child = true;
-      throw std::runtime_error{"in the child"};
-    }
-    while (::waitpid(child, &status, 0) < 0 && errno == EINTR)
-      continue;
-    return {};
-  };
-  auto trackers = start({.retry = {std::chrono::milliseconds{1}}}).value();
-  report(0);
-  ASSERT_TRUE(store->finish(run_status_kind::finished));
-  EXPECT_TRUE(trackers->finish().empty());
-  ASSERT_TRUE(WIFEXITED(status));
-  EXPECT_EQ(WEXITSTATUS(status), 1);
-  EXPECT_EQ(target->indices(), std::vector<std::uint64_t>{0});
 }
 
 TEST_F(sink_thread_test, gives_a_tracker_that_keeps_throwing_nothing_more) {

@@ -2,8 +2,6 @@
 
 #include <cerrno>
 #include <chrono>
-#include <fstream>
-#include <iterator>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -20,16 +18,6 @@
 using namespace troupe;
 using namespace troupe::internal;
 using namespace troupe::internal::test;
-
-namespace {
-
-/// Nothing if there is no such file.
-std::string text_of(const fs::path& path) {
-  std::ifstream in{path.string()};
-  return {std::istreambuf_iterator<char>{in}, {}};
-}
-
-} // namespace
 
 TEST_F(sink_thread_test, ends_a_process_that_a_tracker_forked) {
   TROUPE_SKIP_FORKS_UNDER_TSAN();
@@ -51,12 +39,12 @@ TEST_F(sink_thread_test, ends_a_process_that_a_tracker_forked) {
                 && std::holds_alternative<journaled_batch>(x.back().content);
         if (status >= 0 || !is_here)
           return {};
-        before = text_of(path);
+        before = bytes_of(path);
         auto child = ::fork();
         is_child = child == 0;
         while (child > 0 && ::waitpid(child, &status, 0) < 0 && errno == EINTR)
           continue;
-        after = text_of(path);
+        after = bytes_of(path);
         // In the one of two that is not to return.
         if (throws && !is_child)
           throw std::runtime_error{"the connection broke"};

@@ -93,10 +93,12 @@ TEST(data_loader_test, counts_no_samples_that_are_left_out) {
   auto context = make_context();
   auto loader = prepare_data_loader(context, counting_dataset{7},
                                     {.batch_size = 2, .tail = tail::drop_last});
-  for (auto& batch : loader) {
-    (void) batch;
+  int batches = 0;
+  for ([[maybe_unused]] auto& batch : loader) {
     EXPECT_EQ(loader.samples_in_batch(), 2);
+    ++batches;
   }
+  EXPECT_EQ(batches, 3);
 }
 
 TEST(data_loader_test, gives_the_same_with_and_without_threads) {
@@ -282,8 +284,12 @@ TEST(data_loader_test, lets_workers_start_no_threads_of_their_own) {
   auto context = make_context();
   auto loader =
     prepare_data_loader(context, probe{}, {.batch_size = 1, .workers = 2});
-  for (auto& single : loader)
+  int samples = 0;
+  for (auto& single : loader) {
     EXPECT_TRUE(single.item().toBool());
+    ++samples;
+  }
+  EXPECT_EQ(samples, 4);
   EXPECT_EQ(at::get_num_threads(), before);
 }
 

@@ -230,7 +230,6 @@ TEST(data_loader_test, names_the_sample_that_failed) {
       EXPECT_EQ(x.reason().message, "the dataset failed at sample 7: unlucky");
       EXPECT_THROW(std::rethrow_if_nested(x), std::runtime_error);
     }
-    EXPECT_EQ(loader.state().cursor, 6);
   }
 }
 

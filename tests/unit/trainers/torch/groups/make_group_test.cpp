@@ -196,11 +196,12 @@ TEST_F(make_group_test, a_plane_may_be_kept_for_longer_than_its_context) {
 TEST_F(make_group_test, a_hierarchical_group_of_hosts_needs_their_addresses) {
   auto x = facts(0, 2, false);
   x.local_world_size = 1;
-  auto reason = refusal(store_, x, {.backend = backend::hierarchical});
+  const torch_config config{.backend = backend::hierarchical,
+                            .encrypt_gradients = false};
+  auto reason = refusal(store_, x, config);
   EXPECT_EQ(reason.code, ec::unsupported) << reason.message;
   x.host_address = "h1";
-  reason = refusal(
-    store_, x, {.backend = backend::hierarchical, .encrypt_gradients = false});
+  reason = refusal(store_, x, config);
   EXPECT_EQ(reason.code, ec::invalid_config) << reason.message;
 }
 

@@ -109,6 +109,13 @@ TEST_F(launched_roster_test, gives_up_no_host_whose_storage_may_come_back) {
   EXPECT_THAT(missing(), HasSubstr("h1: full"));
 }
 
+TEST_F(launched_roster_test, gives_up_no_host_that_saw_another_attempt) {
+  ASSERT_TRUE(admit(launched(launches[0], 7)));
+  last = roster.checked(1, 7, {ec::conflict, "late"}, now).value();
+  EXPECT_THAT(last, IsEmpty());
+  EXPECT_EQ(admit(launched(launches[0], 7)).value(), 1u);
+}
+
 TEST_F(launched_roster_test, gives_up_no_host_that_may_mount_its_storage_late) {
   ASSERT_TRUE(admit(launched(launches[0], 7)));
   roster.checked(1, 7, {}, now);

@@ -138,18 +138,6 @@ TEST_F(host_roster_test, a_host_whose_storage_fails_asks_again) {
   EXPECT_TRUE(starts());
 }
 
-TEST_F(host_roster_test, a_host_that_saw_another_attempt_asks_again) {
-  roster.gather(now);
-  auto number = admit(facts(1, "h1"));
-  ASSERT_TRUE(number);
-  auto decisions = roster.checked(*number, 1, {ec::conflict, "late"}, now);
-  ASSERT_TRUE(decisions);
-  EXPECT_THAT(*decisions, IsEmpty());
-  EXPECT_EQ(join(1, "h1"), *number);
-  join(2, "h2");
-  EXPECT_TRUE(starts());
-}
-
 TEST_F(host_roster_test, refuses_more_agents_than_hosts) {
   join(1, "h1");
   join(2, "h2");

@@ -118,7 +118,7 @@ TEST_F(host_roster_test, remembers_why_an_agent_was_refused) {
   EXPECT_THAT(missing(), HasSubstr("the agent of h1 was refused: its program"));
 }
 
-TEST_F(host_roster_test, a_host_with_a_problem_is_free_again) {
+TEST_F(host_roster_test, names_the_problem_of_a_host_that_is_missing) {
   roster.gather(now);
   auto number = admit(facts(1, "h1"));
   ASSERT_TRUE(number);

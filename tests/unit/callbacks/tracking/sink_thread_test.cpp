@@ -10,7 +10,6 @@
 #include <semaphore>
 #include <span>
 #include <stdexcept>
-#include <stop_token>
 #include <thread>
 
 #include <gmock/gmock.h>
@@ -163,7 +162,6 @@ TEST_F(sink_thread_test,
 }
 
 TEST_F(sink_thread_test, cancels_a_tracker_that_hangs) {
-  std::stop_token token;
   std::binary_semaphore hangs{0};
   target->answer = [&](auto) -> sink_result {
     std::mutex m;

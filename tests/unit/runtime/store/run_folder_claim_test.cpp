@@ -224,10 +224,7 @@ TEST_F(run_folder_test, leaves_one_claim_whatever_the_number_of_attempts) {
   auto store = open().value();
   for (int i = 0; i < 5; ++i)
     ASSERT_TRUE(store->begin_attempt());
-  std::vector<std::string> names;
-  for (auto& x : fs::directory_iterator{run / "attempts"})
-    names.push_back(x.path().filename().string());
-  EXPECT_EQ(names, std::vector<std::string>{"4"});
+  EXPECT_EQ(files_in(run / "attempts"), std::vector<std::string>{"4"});
 }
 
 TEST_F(run_folder_test, a_state_that_could_not_be_looked_up_is_its_own) {

@@ -331,7 +331,9 @@ TEST_F(run_folder_test, a_child_of_the_driver_releases_no_lock) {
     folder.reset();
     ::_exit(0);
   }
-  ::waitpid(child, nullptr, 0);
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
   EXPECT_FALSE(run_folder::open(storage.path(), "r"));
   EXPECT_TRUE(folder->check());
 }

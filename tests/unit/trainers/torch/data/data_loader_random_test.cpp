@@ -78,6 +78,7 @@ TEST(data_loader_test, draws_the_same_for_a_sample_whoever_reads_it) {
   auto expect_equal = [&](auto&& loader) {
     loader.set_epoch(1);
     auto [rows, dropped_too] = drawn(loader);
+    EXPECT_FALSE(rows.empty());
     for (auto& [index, row] : rows)
       EXPECT_EQ(row, expected.at(index)) << index;
     return dropped_too;

@@ -352,16 +352,6 @@ std::vector<std::vector<std::int64_t>> parity_batches(std::uint64_t,
   return result;
 }
 
-/// Batches of samples with equal parity, the epoch's parity first.
-std::vector<std::vector<std::int64_t>> parity_batches(std::uint64_t,
-                                                      std::uint64_t epoch) {
-  std::vector<std::vector<std::int64_t>> result{
-    {0, 2, 4}, {6, 8}, {1, 3}, {5, 7, 9}, {5}};
-  if (epoch % 2 == 1)
-    std::reverse(result.begin(), result.end());
-  return result;
-}
-
 TEST(data_loader_test, gives_each_rank_whole_batches_that_are_given) {
   using rows = std::vector<std::vector<std::int64_t>>;
   auto seen = [](int rank, int ranks, tail how, std::uint64_t epoch) {

@@ -167,7 +167,8 @@ expected<double> read_driven_seconds(const fs::path& path) {
       continue;
     auto kind = head->index ? std::string{} : kind_of(*line, path);
     // All three may come from the next driver, the last one behind the batch
-    // that it is about.
+    // that it is about. Between an end and the next attempt there may be events
+    // of either driver.
     if (kind == event_kind::run_ended || kind == "driver_lost") {
       end_driver();
     } else if (kind == "journal_completed") {
@@ -175,7 +176,8 @@ expected<double> read_driven_seconds(const fs::path& path) {
     } else {
       if (head->index)
         before_batch = driver;
-      driver.first_us = driver.first_us.value_or(head->time_us);
+      if (!driver.first_us && kind == event_kind::attempt_begun)
+        driver.first_us = head->time_us;
       driver.last_us = head->time_us;
     }
   }

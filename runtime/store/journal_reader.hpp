@@ -90,8 +90,8 @@ struct last_attempt {
 /// The latest attempt of the journal *path*.
 expected<last_attempt> read_last_attempt(const fs::path& path);
 
-/// Seconds that drivers had the run of the journal *path*, each from its first
-/// line to the last one before its end.
+/// Seconds that drivers had the run of the journal *path*, each from the begin
+/// of its first attempt to the last line before its end.
 expected<double> read_driven_seconds(const fs::path& path);
 
 /// Reads the batches of a journal one by one, in order; damaged lines are

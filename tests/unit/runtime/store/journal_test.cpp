@@ -365,9 +365,11 @@ TEST_F(journal_test, adds_up_the_seconds_that_each_driver_had_the_run) {
   event(102, "driver_lost");
   event(110, "attempt_begun");
   report(114, 2);
-  event(500, "run_ended"); // perhaps by the next one
-  event(501, "attempt_begun");
-  report(502, 3); // is under way, or was killed
+  event(500, "run_ended");          // perhaps by the next one
+  event(501, "processes_left");     // of the driver that has ended
+  event(700, "checkpoint_adopted"); // by the next one
+  event(701, "attempt_begun");
+  report(702, 3); // is under way, or was killed
   write_bytes(path, lines);
   EXPECT_DOUBLE_EQ(read_driven_seconds(path).value(), 6 + 4 + 1);
   EXPECT_EQ(read_driven_seconds(folder / "none").error().code, ec::storage);

@@ -192,12 +192,15 @@ expected<fs::path> listed_folder(const ls_arguments& x) {
   TROUPE_TRY(auto storage, storage_folder(x.storage));
   if (x.folder.empty())
     return storage;
+  // A folder that is there comes before a sweep of that name elsewhere.
+  TROUPE_TRY(auto folder, storage_folder(x.folder));
+  TROUPE_TRY(auto found, look_up(folder));
+  if (found.exists())
+    return folder;
   TROUPE_TRY(auto sweep, find_sweep(x.folder, storage));
   if (sweep)
     return *sweep;
-  TROUPE_TRY(auto folder, storage_folder(x.folder));
-  TROUPE_TRY(auto found, look_up(folder));
-  if (found.exists() || x.folder.find('/') != x.folder.npos)
+  if (x.folder.find('/') != x.folder.npos)
     return folder;
   std::vector<std::string> names;
   if (auto among = look_into(storage))

@@ -62,6 +62,8 @@ class ListTest(SweepTest):
                              ["search/trial-0000", "search/trial-0001"])
         environment = {"TROUPE_STORAGE": str(self.storage)}
         self.assertEqual(base.troupe("ls", "search", "--names", environment=environment)[0].split(), ["trial-0000", "trial-0001"])
+        (self.storage.parent / "here" / "search").mkdir(parents=True)
+        self.assertIn("no runs in", base.troupe("ls", "search", environment=environment, cwd=self.storage.parent / "here")[0])
         self.assertEqual(base.troupe("ls", "serch", environment=environment, code=2)[1],
                          f"troupe ls: there is no folder {Path.cwd()}/serch, and no sweep serch in {self.storage}; did you mean search?\n")
 

@@ -27,6 +27,25 @@ file(CONFIGURE OUTPUT ${TROUPE_INCLUDE_DIR}/troupe/build_options.hpp CONTENT
 #define TROUPE_FAILPOINTS ${with_failpoints}
 ")
 
+# What batches hide is a missing include. The target `sources_alone` checks each source by itself.
+add_custom_target(sources_alone)
+function(troupe_check_alone target)
+  add_library(${target}_alone OBJECT EXCLUDE_FROM_ALL ${ARGN})
+  foreach(property INCLUDE_DIRECTORIES COMPILE_DEFINITIONS COMPILE_OPTIONS)
+    set(${property} $<TARGET_PROPERTY:${target},${property}>)
+  endforeach()
+  target_include_directories(${target}_alone SYSTEM PRIVATE ${INCLUDE_DIRECTORIES})
+  # With the definition, ccache cannot take these objects for others.
+  target_compile_definitions(${target}_alone PRIVATE ${COMPILE_DEFINITIONS} TROUPE_CHECKED_ALONE)
+  target_compile_options(${target}_alone PRIVATE ${COMPILE_OPTIONS})
+  set(check ${PROJECT_SOURCE_DIR}/cmake/check_only)
+  if(CMAKE_CXX_COMPILER_LAUNCHER)
+    set(check ${CMAKE_COMMAND} -E env CCACHE_PREFIX=${check} ${CMAKE_CXX_COMPILER_LAUNCHER})
+  endif()
+  set_target_properties(${target}_alone PROPERTIES CXX_COMPILER_LAUNCHER "${check}")
+  add_dependencies(sources_alone ${target}_alone)
+endfunction()
+
 function(troupe_layer name)
   cmake_parse_arguments(layer "" "FOLDER" "SOURCES;HEADERS;INTERNAL_HEADERS;LINK;PRIVATE_LINK" ${ARGN})
   file(RELATIVE_PATH folder ${PROJECT_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR})
@@ -43,7 +62,7 @@ function(troupe_layer name)
   add_library(troupe_${name} STATIC ${layer_SOURCES})
   add_library(troupe::${name} ALIAS troupe_${name})
   set_target_properties(troupe_${name} PROPERTIES EXPORT_NAME ${name})
-  troupe_in_batches(layers 8 troupe_${name})
+  troupe_in_batches(layers 16 troupe_${name})
   target_sources(troupe_${name} PUBLIC
     FILE_SET HEADERS BASE_DIRS ${TROUPE_INCLUDE_DIR} FILES ${layer_HEADERS}
     FILE_SET headers_alone TYPE HEADERS BASE_DIRS ${TROUPE_INCLUDE_DIR} FILES ${layer_ALONE})
@@ -58,4 +77,5 @@ function(troupe_layer name)
   target_link_options(troupe_${name} INTERFACE -Wl,--build-id)
   target_link_libraries(troupe_${name} PUBLIC ${layer_LINK}
     PRIVATE $<BUILD_INTERFACE:troupe_build_flags> ${layer_PRIVATE_LINK})
+  troupe_check_alone(troupe_${name} ${layer_SOURCES})
 endfunction()

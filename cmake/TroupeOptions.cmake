@@ -36,6 +36,14 @@ if(TROUPE_CCACHE)
 endif()
 add_compile_options(-ffile-prefix-map=${PROJECT_SOURCE_DIR}=.)
 
+# GCC that collects no garbage below 1 GB compiles a tenth faster.
+cmake_host_system_information(RESULT memory QUERY TOTAL_PHYSICAL_MEMORY)
+cmake_host_system_information(RESULT cores QUERY NUMBER_OF_LOGICAL_CORES)
+math(EXPR memory_per_core "${memory} / ${cores}") # MiB
+if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND memory_per_core GREATER 4000)
+  add_compile_options(--param=ggc-min-heapsize=1000000)
+endif()
+
 add_library(troupe_build_flags INTERFACE)
 target_compile_options(troupe_build_flags INTERFACE -Wall -Wextra -Wpedantic
   -Wno-missing-field-initializers # designated initializers leave defaults on purpose

@@ -42,8 +42,7 @@ void driver_state::begin() {
       carry_out(machine->begin());
     return;
   }
-  // Its answer lets the first ranks start.
-  call_back(before_run{context_at(args.first.attempt)});
+  introduce(); // Its answer lets the first ranks start.
   replay_pending();
   if (is_done) // Its driver ended before it could say so.
     apply(run_events::completed{});

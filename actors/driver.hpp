@@ -154,6 +154,9 @@ struct driver_state {
   /// Does what waited for the commit that has just ended.
   void commit_over();
 
+  /// Calls `before_run`, which comes before all else, also in a run that ends
+  /// before it begins. Once.
+  void introduce();
   /// Hands *message* to the callbacks, if there are any, and to followers.
   template <class Message>
   void call_back(Message message);
@@ -211,6 +214,7 @@ struct driver_state {
   std::set<std::string_view> noted_refusals; ///< By names of events.
   /// If the next attempt has fewer ranks: how the last one ended.
   std::string fewer_ranks_for = "not all hosts have come";
+  bool is_introduced = false; ///< Callbacks got `before_run`.
   std::size_t callbacks_under_way = 0;
   std::vector<follower> followers;
   std::map<int, caf::actor> mailboxes; ///< By rank, of this attempt.

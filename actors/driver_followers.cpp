@@ -44,6 +44,7 @@ caf::result<run_status> driver_state::follow_from_now(run_observer_actor who) {
 }
 
 void driver_state::announce(const callback_event& x) {
+  introduce();
   tell_followers(x);
   if (!callbacks)
     return;

@@ -150,8 +150,12 @@ void driver_state::skip_callbacks(std::uint64_t report) {
     (void) args.cursor->mark_delivered(report, {all_callbacks});
 }
 
-// Called in driver.cpp.
-template void driver_state::call_back(before_run);
+void driver_state::introduce() {
+  if (callbacks && !std::exchange(is_introduced, true))
+    call_back(before_run{context_at(args.first.attempt)});
+}
+
+// Called in other files.
 template void driver_state::call_back(after_exception);
 template void driver_state::call_back(after_run);
 

@@ -97,9 +97,14 @@ TEST_F(driver_test, a_slow_callback_can_read_what_retention_evicts) {
 /// its callbacks are held.
 class driver_behind_another_test : public driver_test {
 protected:
-  void start_behind(std::uint64_t reports) {
+  /// `start_run` comes later.
+  void spawn_behind(std::uint64_t reports) {
     leave_undelivered(reports);
     spawn();
+  }
+
+  void start_behind(std::uint64_t reports) {
+    spawn_behind(reports);
     system.hold(callbacks);
     send_anonymous(driver, start_run{});
     system.settle();
@@ -141,6 +146,19 @@ TEST_F(driver_behind_another_test, leaves_the_rest_to_the_next_when_stopped) {
   EXPECT_EQ(outcome().status, run_status_kind::aborted);
   EXPECT_EQ(callback->calls.back(), "after_run aborted");
   EXPECT_EQ(pending_reports(*store).size(), 2u);
+}
+
+// The store passes a request of `troupe stop` on as soon as there is a driver.
+TEST_F(driver_behind_another_test, N4_leaves_none_out_if_it_finishes_unbegun) {
+  spawn_behind(3);
+  send_anonymous(driver, finish_run{"enough"});
+  system.settle();
+  EXPECT_EQ(outcome().status, run_status_kind::finished);
+  ASSERT_EQ(callback->calls.size(), 5u);
+  EXPECT_EQ(callback->calls.front(), "before_run 1");
+  EXPECT_THAT(callback->calls[1], HasSubstr("[x=0]"));
+  EXPECT_THAT(callback->calls[3], HasSubstr("[x=2]"));
+  EXPECT_EQ(callback->calls.back(), "after_run finished");
 }
 
 TEST_F(driver_test, what_was_held_back_for_callbacks_ends_with_its_attempt) {
@@ -267,6 +285,15 @@ TEST_F(driver_test, no_rank_starts_before_callbacks_know_of_the_run) {
   EXPECT_TRUE(ranks.launcher->launched.empty());
   system.release();
   EXPECT_EQ(ranks.launcher->launched.size(), 2u);
+}
+
+TEST_F(driver_test, callbacks_know_a_run_that_ends_before_it_begins) {
+  spawn();
+  send_anonymous(driver, fail_run{{ec::invalid_config, "no door"}});
+  system.settle();
+  EXPECT_EQ(outcome().status, run_status_kind::errored);
+  EXPECT_THAT(callback->calls,
+              ElementsAre("before_run 0", "after_run errored"));
 }
 
 TEST_F(driver_test, a_stop_ends_a_run_whose_callbacks_have_yet_to_answer) {

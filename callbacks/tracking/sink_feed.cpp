@@ -62,19 +62,28 @@ std::optional<sink_feed::clock::time_point>
 sink_feed::pump_once(clock::time_point now) {
   if (auto ok = read(); !ok)
     return fail(ok.error(), now);
+  if (!is_saved_) {
+    if (auto ok = save(); !ok)
+      return fail(ok.error(), now);
+    end_trouble();
+  }
   if (held_.empty() || awaits_names())
     return std::nullopt;
   if (auto ok = send(); !ok)
     return handle(ok.error(), now);
   pass_notes_on();
-  if (std::exchange(trouble_, {}))
-    note_("tracker " + target_->name() + " takes records again");
-  retry_.reset();
+  end_trouble();
   same_failures_ = 0;
   suspect_since_.reset();
   throws_ = 0;
   limit_ = std::min(max_batch_, limit_ * 2);
   return now;
+}
+
+void sink_feed::end_trouble() {
+  if (std::exchange(trouble_, {}))
+    note_("tracker " + target_->name() + " takes records again");
+  retry_.reset();
 }
 
 expected<void> sink_feed::read() {
@@ -284,6 +293,7 @@ sink_feed::threw(const char* what, clock::time_point now) {
   at_end_ = false;
   names_.reset();
   position_ = {};
+  is_saved_ = true;
   started_ = false;
   if (++throws_ < max_throws)
     return fail({ec::storage, what}, now);
@@ -333,9 +343,12 @@ expected<void> sink_feed::reject(const tracker_record& x, const error& reason) {
 
 expected<void> sink_feed::save() {
   (void) failpoint("sink_feed.save");
+  is_saved_ = false;
   if (left_)
     return failure(ec::stopped, "the run is over");
-  return save_position(position_, file(".offset"));
+  return save_position(position_, file(".offset")).map([this] {
+    is_saved_ = true;
+  });
 }
 
 expected<std::uint64_t> sink_feed::unsent() const {

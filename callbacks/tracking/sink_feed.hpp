@@ -50,7 +50,8 @@ auto call_sink(const sink& target, F f) {
 /// block.
 ///
 ///   - Records reach the sink in order, at least once. The position is saved
-///     after each success, together with the sink's state.
+///     after each success, together with the sink's state. Until it is, the
+///     sink gets nothing more.
 ///   - The sink starts with the names that the loop gave to `start_tracking`
 ///     before its first record. It keeps them over restarts, whatever the loop
 ///     passes then: the records of a run belong together.
@@ -89,8 +90,11 @@ public:
   bool has_started() const noexcept { return started_; }
 
   /// Whether the sink has taken all that the journal had when `pump` read it
-  /// last. More may have come since. Call it on the thread that calls `pump`.
-  bool has_caught_up() const noexcept { return at_end_ && held_.empty(); }
+  /// last, and that is saved. More may have come since. Call it on the thread
+  /// that calls `pump`.
+  bool has_caught_up() const noexcept {
+    return at_end_ && held_.empty() && is_saved_;
+  }
 
   /// Writes nothing to the run's folder from now on, even if `pump` returns
   /// from a call of the sink later. Any thread may call.
@@ -119,6 +123,7 @@ private:
   std::optional<clock::time_point> threw(const char* what,
                                          clock::time_point now);
   void block(error reason);
+  void end_trouble();
   /// Whether only the beginning of an attempt has come, so that the loop may
   /// still name its run.
   bool awaits_names() const;
@@ -157,6 +162,7 @@ private:
   note_function note_;
   std::optional<record_reader> reader_;
   sink_position position_;
+  bool is_saved_ = true;    ///< The last `save` has succeeded.
   bool is_resumed_ = false; ///< The sink was started before, with its names.
   /// What a sink that was not started before starts with. What loops set after
   /// the first record does not count, however far the journal has been read.

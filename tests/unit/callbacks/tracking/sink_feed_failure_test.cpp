@@ -267,3 +267,49 @@ TEST_F(sink_feed_test, a_refusal_of_the_run_itself_is_permanent) {
   drain(next);
   EXPECT_EQ(target->indices(), up_to(2));
 }
+
+// The same, and the last records may have no successor that saves again.
+TEST_F(sink_feed_test, saves_its_position_again_although_nothing_more_comes) {
+  report_until(3);
+  auto place = store->path() / "sinks" / "recorded.offset";
+  target->answer = [&](std::span<const tracker_record> records) {
+    if (!records.empty()) {
+      fs::remove(place);
+      fs::create_directory(place);
+    }
+    return sink_result{};
+  };
+  auto feed = new_feed();
+  for (auto i = 0; i < 2; ++i)
+    now = feed.pump(now).value();
+  EXPECT_TRUE(feed.trouble());
+  EXPECT_FALSE(feed.has_caught_up()) << "it is to be called again";
+  EXPECT_EQ(target->indices(), up_to(3));
+  fs::remove(place);
+  drain(feed);
+  EXPECT_FALSE(feed.trouble());
+  EXPECT_EQ(new_feed().unsent(), 0u);
+  EXPECT_EQ(target->indices(), up_to(3));
+}
+
+// A sink that has made its run would make another one.
+TEST_F(sink_feed_test, sends_nothing_before_it_knows_the_sink_again) {
+  report_until(3);
+  auto place = store->path() / "sinks" / "recorded.offset";
+  target->answer = [&](std::span<const tracker_record> records) {
+    if (records.empty())
+      fs::create_directory(place);
+    return sink_result{};
+  };
+  auto feed = new_feed();
+  for (auto i = 0; i < 3; ++i)
+    now = feed.pump(now).value();
+  EXPECT_EQ(target->runs.size(), 1u);
+  EXPECT_TRUE(target->rows.empty());
+  fs::remove(place);
+  drain(feed);
+  EXPECT_EQ(target->runs.size(), 1u);
+  EXPECT_EQ(target->indices(), up_to(3));
+  EXPECT_THAT(notes, ElementsAre(HasSubstr("recorded.offset"),
+                                 HasSubstr("takes records again")));
+}

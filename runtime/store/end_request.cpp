@@ -36,8 +36,8 @@ std::optional<end_request> from_text(const std::string& text) {
 } // namespace
 
 expected<void> send_end_request(const held_folder& run, const end_request& x) {
-  return run.replace_file(
-    run_layout::end_request,
+  return replace_shared_file(
+    run.descriptor(), run.path() / run_layout::end_request,
     concat(words[static_cast<std::size_t>(x.how)], '\n', to_line(x.driver)));
 }
 

@@ -24,7 +24,7 @@ struct end_request {
   end_kind how = end_kind::abort;
 };
 
-/// Replaces an earlier request.
+/// Replaces an earlier request. Several processes may send at once.
 expected<void> send_end_request(const held_folder& run, const end_request& x);
 
 /// Removes what was sent to the driver *me* or an earlier one, and returns the

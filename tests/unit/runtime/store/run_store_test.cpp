@@ -367,6 +367,23 @@ TEST_F(run_store_test, a_request_to_end_says_how) {
   EXPECT_FALSE(take_end_request(folder, me).value());
 }
 
+TEST_F(run_store_test, requests_to_end_that_are_sent_at_once_are_whole) {
+  auto store = open().value();
+  store->release();
+  auto folder = held_folder::open(run).value();
+  auto me = own_identity();
+  auto send_many = [&] {
+    for (auto i = 0; i < 50; ++i)
+      EXPECT_TRUE(send_end_request(folder, {me, end_kind::preempt}));
+  };
+  std::thread another{send_many};
+  send_many();
+  another.join();
+  auto found = take_end_request(folder, me).value();
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->how, end_kind::preempt);
+}
+
 TEST_F(run_store_test, drops_a_request_to_end_that_is_not_for_its_driver) {
   auto store = open().value();
   store->release();

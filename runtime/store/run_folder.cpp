@@ -49,19 +49,6 @@ bool makes_files_of(uid_t owner, const held_folder& folder) {
   return same;
 }
 
-expected<void> refuse_other_owner(const held_folder& folder) {
-  struct stat found {};
-  if (::fstat(folder.descriptor().get(), &found) != 0)
-    return tl::unexpected{storage_error("look up", folder.path(), errno)};
-  if (found.st_uid == ::geteuid() || makes_files_of(found.st_uid, folder))
-    return {};
-  return failure(ec::storage,
-                 concat("the folder ", folder.path().string(),
-                        " belongs to user ", found.st_uid,
-                        ", and this process runs as user ", ::geteuid(),
-                        ": choose another run.name or storage_path"));
-}
-
 expected<held_folder> open_run_folder(const fs::path& path) {
   TROUPE_TRY_VOID(make_folders(path.parent_path(), storage_mode));
   if (::mkdir(path.c_str(), 0700) == 0) {
@@ -79,6 +66,19 @@ bool is_same_state(const struct stat& a, const struct stat& b) noexcept {
 }
 
 } // namespace
+
+expected<void> refuse_other_owner(const held_folder& folder) {
+  struct stat found {};
+  if (::fstat(folder.descriptor().get(), &found) != 0)
+    return tl::unexpected{storage_error("look up", folder.path(), errno)};
+  if (found.st_uid == ::geteuid() || makes_files_of(found.st_uid, folder))
+    return {};
+  return failure(ec::storage,
+                 concat("the folder ", folder.path().string(),
+                        " belongs to user ", found.st_uid,
+                        ", and this process runs as user ", ::geteuid(),
+                        ": choose another run.name or storage_path"));
+}
 
 expected<std::optional<run_claim>> latest_claim(const fs::path& run) {
   std::optional<run_claim> none;

@@ -35,6 +35,10 @@ expected<void> expect_own_run(const fs::path& path);
 /// a run's.
 expected<void> refuse_foreign(const held_folder& folder);
 
+/// Before anything of ours gets into it: `ec::storage` if *folder* belongs to
+/// another user, who could change what is in it.
+expected<void> refuse_other_owner(const held_folder& folder);
+
 /// How the name of a finished run's folder begins while it is removed, so that
 /// another run takes its name: `.replaced-<name>-<8 digits>`.
 inline constexpr std::string_view replaced_prefix = ".replaced-";

@@ -10,6 +10,7 @@
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/storage/json_fields.hpp"
 #include "troupe/runtime/store/run_description.hpp"
+#include "troupe/runtime/store/run_folder.hpp"
 #include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
@@ -271,6 +272,7 @@ sweep_store::open(const fs::path& storage_path, sweep_description description) {
   auto path = storage_path / description.name;
   TROUPE_TRY_VOID(make_folders(path));
   TROUPE_TRY(auto folder, held_folder::open(path));
+  TROUPE_TRY_VOID(refuse_other_owner(folder));
   std::unique_ptr<sweep_store> result{new sweep_store{std::move(folder)}};
   TROUPE_TRY_VOID(result->refuse_others());
   TROUPE_TRY(result->lock_, lock_sweep(result->folder_));

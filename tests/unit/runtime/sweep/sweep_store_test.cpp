@@ -160,6 +160,18 @@ TEST_F(sweep_store_test, refuses_the_folder_of_a_run_or_of_something_else) {
   EXPECT_FALSE(fs::exists(file("sweep.json")));
 }
 
+// Its owner could say with which params trials have begun.
+TEST_F(sweep_store_test, refuses_a_folder_of_another_user) {
+  if (::geteuid() != 0)
+    GTEST_SKIP() << "only root can give a folder away";
+  ASSERT_TRUE(open());
+  ASSERT_EQ(::chown((storage_ / "sweep").c_str(), 65534, 65534), 0);
+  auto x = open();
+  ASSERT_FALSE(x);
+  EXPECT_EQ(x.error().code, ec::storage);
+  EXPECT_THAT(x.error().message, HasSubstr("belongs to user 65534"));
+}
+
 TEST_F(sweep_store_test, refuses_trials_without_their_journal) {
   ASSERT_TRUE(open());
   fs::remove(file("sweep.jsonl"));

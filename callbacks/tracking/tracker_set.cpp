@@ -85,7 +85,9 @@ expected<void> tracker_set::add(const tracker& x, std::shared_ptr<sink> target,
   return {};
 }
 
+// A worker group may note that a host has gone while the run's rest ends.
 void tracker_set::notify() noexcept {
+  std::lock_guard guard{mutex_};
   for (auto& x : threads_)
     x->notify();
 }

@@ -40,6 +40,20 @@ TEST_F(sink_thread_test, sends_during_the_run_and_the_rest_at_its_end) {
   EXPECT_TRUE(notes.empty());
 }
 
+TEST_F(sink_thread_test, may_be_notified_while_it_finishes) {
+  auto trackers = start().value();
+  std::atomic<bool> over = false;
+  std::thread journal{[&] {
+    while (!over) {
+      trackers->notify();
+      std::this_thread::yield();
+    }
+  }};
+  EXPECT_TRUE(trackers->finish().empty());
+  over = true;
+  journal.join();
+}
+
 TEST_F(sink_thread_test, reports_what_is_unsent_after_the_time_limit) {
   std::counting_semaphore<> asked{0};
   target->answer = [&](auto) {

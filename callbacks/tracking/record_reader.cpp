@@ -60,20 +60,27 @@ expected<record_reader> record_reader::open(const fs::path& run_path,
 
 expected<std::optional<tracker_record>> record_reader::next() {
   for (;;) {
-    auto entry = journal_.next();
-    if (!entry) {
-      if (entry.error().code == ec::corrupt)
-        continue; // The reader is at the next line already.
-      return tl::unexpected{entry.error()};
+    if (!entry_) {
+      begin_ = journal_.offset();
+      auto entry = journal_.next();
+      if (!entry) {
+        if (entry.error().code == ec::corrupt)
+          continue; // The reader is at the next line already.
+        return tl::unexpected{entry.error()};
+      }
+      if (!*entry)
+        return std::optional<tracker_record>{};
+      entry_ = std::move(**entry);
     }
-    if (!*entry)
-      return std::optional<tracker_record>{};
-    if (auto record = convert(std::move(**entry)))
+    TROUPE_TRY(auto record, convert(*entry_));
+    entry_.reset();
+    if (record)
       return record;
   }
 }
 
-std::optional<tracker_record> record_reader::convert(journal_entry entry) {
+expected<std::optional<tracker_record>>
+record_reader::convert(journal_entry& entry) {
   if (auto row = std::get_if<journaled_batch>(&entry)) {
     // A checkpoint is a name in `checkpoints/`, never a path.
     if (row->checkpoint.find('/') != std::string::npos
@@ -81,23 +88,24 @@ std::optional<tracker_record> record_reader::convert(journal_entry entry) {
       row->checkpoint.clear();
     auto attempt = row->attempt;
     auto time = row->time;
-    return tracker_record{attempt, time, offset(), std::move(*row)};
+    return std::optional{
+      tracker_record{attempt, time, journal_.offset(), std::move(*row)}};
   }
   auto& event = std::get<journal_event>(entry);
-  auto content = content_of(event);
-  if (!content)
-    return std::nullopt;
-  return tracker_record{event.attempt, event.time, offset(),
-                        std::move(*content)};
+  TROUPE_TRY(auto found, content_of(event));
+  if (!found)
+    return std::optional<tracker_record>{};
+  return std::optional{tracker_record{event.attempt, event.time,
+                                      journal_.offset(), std::move(*found)}};
 }
 
-std::optional<tracker_record::content_type>
+expected<record_reader::content>
 record_reader::content_of(const journal_event& event) {
   auto& fields = event.fields;
   if (event.kind == event_kind::attempt_begun) {
     hints_.status.reset();
-    return attempt_record{static_cast<std::uint64_t>(
-      fields.find_number("first_report").value_or(0))};
+    return content{attempt_record{static_cast<std::uint64_t>(
+      fields.find_number("first_report").value_or(0))}};
   }
   if (event.kind == event_kind::run_ended) {
     auto name = fields.find("status");
@@ -105,38 +113,41 @@ record_reader::content_of(const journal_event& event) {
                     .value_or(run_status_kind::errored);
     if (status == run_status_kind::finished && hints_.status)
       status = *hints_.status;
-    return run_end_record{status};
+    return content{run_end_record{status}};
   }
   auto record = to_loop_record(event.kind, fields);
   if (!record)
-    return std::nullopt;
+    return content{};
   return std::visit([this](auto& x) { return content_of(std::move(x)); },
                     *record);
 }
 
 template <class T>
-std::optional<tracker_record::content_type> record_reader::content_of(T x) {
+expected<record_reader::content> record_reader::content_of(T x) {
   if constexpr (std::is_same_v<T, loop_start>) {
     hints_ = {std::move(x.project), std::move(x.experiment),
               std::move(x.display_name), hints_.status};
-    return std::nullopt;
+    return content{};
   } else if constexpr (std::is_same_v<T, loop_finish>) {
     hints_.status = x.status;
-    return std::nullopt;
+    return content{};
   } else {
     if constexpr (std::is_same_v<T, logged_image>) {
-      if (!find_in_run(x.file))
-        return std::nullopt;
+      TROUPE_TRY(auto found, find_in_run(x.file));
+      if (!found)
+        return content{};
     } else if constexpr (std::is_same_v<T, logged_artifact>) {
-      if (!find_in_run(x.path))
-        return std::nullopt;
+      TROUPE_TRY(auto found, find_in_run(x.path));
+      if (!found)
+        return content{};
     }
-    return x;
+    return content{std::move(x)};
   }
 }
 
-bool record_reader::find_in_run(fs::path& file) const {
-  if (!is_inside(run_path_, file.string()))
+expected<bool> record_reader::find_in_run(fs::path& file) const {
+  TROUPE_TRY(auto inside, is_inside(run_path_, file.string()));
+  if (!inside)
     return false; // Troupe never writes such a name.
   file = run_path_ / file;
   return true;

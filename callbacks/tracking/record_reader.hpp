@@ -34,11 +34,14 @@ public:
                                       tracking_hints hints = {},
                                       std::size_t ranks = all_ranks);
 
-  /// The next record; empty at the end, where more may come later.
+  /// The next record; empty at the end, where more may come later. After an
+  /// error the next call tries the same line again.
   expected<std::optional<tracker_record>> next();
 
   /// Offset of the journal's next line, in bytes.
-  std::uint64_t offset() const noexcept { return journal_.offset(); }
+  std::uint64_t offset() const noexcept {
+    return entry_ ? begin_ : journal_.offset();
+  }
 
   /// What the entries so far say about the run.
   const tracking_hints& hints() const noexcept { return hints_; }
@@ -48,16 +51,20 @@ private:
     : journal_(std::move(journal)), run_path_(std::move(run_path)),
       hints_(std::move(hints)) {}
 
-  std::optional<tracker_record> convert(journal_entry entry);
-  std::optional<tracker_record::content_type>
-  content_of(const journal_event& event);
+  using content = std::optional<tracker_record::content_type>;
+
+  /// Moves from *entry* if it succeeds.
+  expected<std::optional<tracker_record>> convert(journal_entry& entry);
+  expected<content> content_of(const journal_event& event);
   template <class T> // of `loop_record`
-  std::optional<tracker_record::content_type> content_of(T x);
+  expected<content> content_of(T x);
   /// Makes the path of *file* absolute; false if it leads out of the run's
   /// folder.
-  bool find_in_run(fs::path& file) const;
+  expected<bool> find_in_run(fs::path& file) const;
 
   journal_reader journal_;
+  std::optional<journal_entry> entry_; ///< Read but not converted.
+  std::uint64_t begin_ = 0;            ///< Where its line begins, or before.
   fs::path run_path_;
   tracking_hints hints_;
 };

@@ -57,11 +57,17 @@ expected<unique_fd> open_inside(const fs::path& run_path,
   return file;
 }
 
-bool is_inside(const fs::path& run_path, std::string_view name) {
+expected<bool> is_inside(const fs::path& run_path, std::string_view name) {
   if (!is_path_below(name))
     return false;
   auto file = open_below(run_path, name, O_PATH);
-  return file ? !is_link(file) : errno == ENOENT;
+  auto code = errno;
+  if (file)
+    return !is_link(file);
+  if (may_pass(code))
+    return tl::unexpected{
+      storage_error("look up", run_path / std::string{name}, code)};
+  return code == ENOENT;
 }
 
 expected<std::vector<artifact_file>> files_of(const logged_artifact& x) {

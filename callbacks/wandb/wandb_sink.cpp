@@ -255,7 +255,7 @@ void wandb_sink::add_stats() {
 
 void wandb_sink::add_console(wandb_place& place) {
   auto name = concat(run_layout::logs, '/', log_name(0));
-  if (!options_.console || !is_inside(run_.path, name))
+  if (!options_.console || !is_inside(run_.path, name).value_or(false))
     return;
   auto now = std::chrono::system_clock::now();
   const redactor clean;

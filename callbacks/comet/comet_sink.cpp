@@ -8,6 +8,7 @@
 #include "troupe/callbacks/comet/comet_archive.hpp"
 #include "troupe/callbacks/comet/comet_rest.hpp"
 #include "troupe/callbacks/tracking/option_fields.hpp"
+#include "troupe/callbacks/tracking/run_files.hpp"
 #include "troupe/callbacks/tracking/tracker.hpp"
 #include "troupe/runtime/storage/json.hpp"
 #include "troupe/runtime/text.hpp"
@@ -29,6 +30,13 @@ expected<std::string> backend_state(const std::string& state, comet_mode mode) {
       auto is_same = in.at("mode").get<std::string>() == option_name(mode);
       return is_same ? in.at("backend").get<std::string>() : std::string{};
     });
+}
+
+/// The file that *x*, a logged image or artifact, names.
+const fs::path& file_of(const tracker_record& x) {
+  if (auto image = std::get_if<logged_image>(&x.content))
+    return image->file;
+  return std::get<logged_artifact>(x.content).path;
 }
 
 } // namespace
@@ -145,8 +153,11 @@ sink_result comet_sink::log(std::span<const tracker_record> records) {
     keep_latest_points(left_);
   for (auto& x : records) {
     auto messages = left_.find(x.end);
-    if (messages == left_.end()) // Its file no longer exists.
-      return sink_fails(failure_kind::rejected, prepared.error(), accepted);
+    if (messages == left_.end()) {
+      auto failed = unreadable_file(file_of(x), prepared.error());
+      failed.accepted = accepted;
+      return tl::unexpected{std::move(failed)};
+    }
     auto& list = messages->second;
     if (auto ok = backend_->send(list); !ok) {
       list.erase(list.begin(),

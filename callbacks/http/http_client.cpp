@@ -67,8 +67,10 @@ public:
   http_transfer(const http_transfer&) = delete;
   http_transfer& operator=(const http_transfer&) = delete;
 
-  /// Why the request cannot be sent; empty: it can.
-  const std::string& problem() const noexcept { return problem_; }
+  /// Why the request cannot be sent; unset: it can.
+  const std::optional<http_failure>& problem() const noexcept {
+    return problem_;
+  }
 
   /// A sentence for *code*.
   std::string failure_text(CURLcode code) const;
@@ -92,7 +94,7 @@ private:
   CURL* easy_;
   const http_request& request_;
   std::size_t max_reply_;
-  std::string problem_;
+  std::optional<http_failure> problem_;
   std::string limit_; ///< Which limit was exceeded; empty: none.
   http_reply reply_;
   std::unique_ptr<std::FILE, int (*)(std::FILE*)> file_{nullptr, &std::fclose};
@@ -199,16 +201,19 @@ void http_transfer::set_body() {
 }
 
 void http_transfer::set_file(const fs::path& path) {
+  using enum http_failure::kind;
   auto found = look_up(path);
   if (!found) {
-    problem_ = found.error().message;
+    problem_ = http_failure{unreadable, found.error().message};
     return;
   }
   if (found->is_file())
     file_.reset(std::fopen(path.c_str(), "rbe"));
   if (!file_) {
     auto why = !found->exists() ? ENOENT : found->is_file() ? errno : EISDIR;
-    problem_ = path.string() + " cannot be read: " + std::strerror(why);
+    problem_ =
+      http_failure{found->is_file() && may_pass(why) ? unreadable : unusable,
+                   path.string() + " cannot be read: " + std::strerror(why)};
     return;
   }
   file_size_ = found->size;
@@ -230,7 +235,8 @@ void http_transfer::set_form() {
     if (!x.file)
       curl_mime_data(part, x.data.data(), x.data.size());
     else if (curl_mime_filedata(part, x.file->c_str()) != CURLE_OK)
-      problem_ = x.file->string() + " cannot be read";
+      problem_ = http_failure{http_failure::kind::unusable,
+                              x.file->string() + " cannot be read"};
     if (x.file || !x.file_name.empty())
       curl_mime_filename(part,
                          x.file_name.empty() ? nullptr : x.file_name.c_str());
@@ -349,8 +355,8 @@ http_result http_client::send(const http_request& request,
                               std::stop_token stop) {
   using enum http_failure::kind;
   http_transfer transfer{handles_->easy, options_, request};
-  if (auto problem = transfer.problem(); !problem.empty())
-    return tl::unexpected{http_failure{unusable, problem}};
+  if (auto& problem = transfer.problem())
+    return tl::unexpected{*problem};
   auto code = handles_->run(stop);
   if (!code)
     return tl::unexpected{http_failure{cancelled, "it was cancelled"}};

@@ -67,9 +67,10 @@ struct http_failure {
     timeout,     ///< The time limit expired; the server may have acted.
     untrusted,   ///< The certificate is not valid, or a file of the TLS
                  ///< options cannot be used.
-    unusable,    ///< It can never work: the URL, a file that cannot be read, a
+    unusable,    ///< It can never work: the URL, a file that is not there, a
                  ///< reply over the limit.
     cancelled,   ///< The stop token was asked to stop.
+    unreadable,  ///< A file of it cannot be opened now.
   };
 
   kind what = kind::cut;

@@ -9,6 +9,7 @@
 #include "troupe/callbacks/mlflow/mlflow_settings.hpp"
 #include "troupe/callbacks/mlflow/mlflow_tree.hpp"
 #include "troupe/callbacks/tracking/given_settings.hpp"
+#include "troupe/callbacks/tracking/run_files.hpp"
 #include "troupe/callbacks/tracking/tracker.hpp"
 #include "troupe/runtime/checkpoint/manifest.hpp"
 #include "troupe/runtime/run_layout.hpp"
@@ -334,7 +335,7 @@ sink_result mlflow_sink::put(const fs::path& path, const std::string& name) {
       {ec::storage, path.string() + " is no longer a file or a folder"});
   auto files = files_below(path);
   if (!files)
-    return sink_fails(kind::rejected, files.error());
+    return tl::unexpected{unreadable_file(path, files.error())};
   std::ranges::stable_partition(*files, [&](const fs::path& file) {
     return file != path / manifest_file_name;
   });

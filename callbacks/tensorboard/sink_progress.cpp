@@ -3,6 +3,7 @@
 #include <variant>
 
 #include "troupe/callbacks/tensorboard/event_text.hpp"
+#include "troupe/callbacks/tracking/run_files.hpp"
 #include "troupe/callbacks/tracking/sink.hpp"
 #include "troupe/runtime/storage/checksum.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
@@ -14,13 +15,6 @@ namespace troupe::internal::tensorboard {
 namespace {
 
 constexpr std::size_t max_image_bytes = 1 << 28;
-
-// Whether the file was removed while its folder is still there.
-bool is_gone(const fs::path& file) {
-  auto folder = look_up(file.parent_path());
-  auto found = look_up(file);
-  return folder && folder->exists() && found && !found->exists();
-}
 
 class visitor {
 public:
@@ -53,10 +47,8 @@ public:
 
   sink_result operator()(const logged_image& x) {
     auto png = read_file(x.file, max_image_bytes);
-    if (!png && is_gone(x.file))
-      return sink_fails(sink_failure::kind::rejected, png.error());
     if (!png)
-      return file_result(tl::unexpected{png.error()});
+      return tl::unexpected{unreadable_file(x.file, png.error())};
     append_image(out_, head_, x, *png);
     return logged();
   }

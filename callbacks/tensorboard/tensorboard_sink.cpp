@@ -145,8 +145,10 @@ sink_result tensorboard_sink::log(std::span<const tracker_record> records) {
     if (!result)
       break;
   }
-  if (!result && result.error().what != sink_failure::kind::rejected)
-    return fail(result.error().reason);
+  if (!result && result.error().what != sink_failure::kind::rejected) {
+    files_.reset();
+    return result;
+  }
   // Records before a rejected one are kept.
   if (auto done = write_out(out).and_then([&] { return files_->commit(); });
       !done)

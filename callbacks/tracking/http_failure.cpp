@@ -69,6 +69,7 @@ sink_failure failure_of(const http_request& request, const http_failure& x) {
     result.what = sink_failure::kind::permanent;
   else if (x.what == unusable)
     result.what = sink_failure::kind::rejected;
+  result.suspect = x.what == unreadable;
   auto code = x.what == cancelled ? ec::stopped
               : x.what == timeout ? ec::timeout
                                   : ec::protocol;

@@ -5,6 +5,7 @@
 
 #include <cerrno>
 #include <string>
+#include <utility>
 
 #include "troupe/runtime/checkpoint/manifest.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
@@ -81,6 +82,19 @@ expected<std::vector<artifact_file>> files_of(const logged_artifact& x) {
   for (auto& file : files)
     result.push_back(
       {file, (fs::path{x.name} / file.lexically_relative(x.path)).string()});
+  return result;
+}
+
+sink_failure unreadable_file(const fs::path& file, error reason) {
+  using enum sink_failure::kind;
+  auto folder = look_up(file.parent_path());
+  auto found = look_up(file);
+  auto is_gone = folder && folder->exists() && found && !found->exists();
+  sink_failure result;
+  if (is_gone || reason.code != ec::storage)
+    result.what = rejected;
+  result.reason = std::move(reason);
+  result.suspect = true;
   return result;
 }
 

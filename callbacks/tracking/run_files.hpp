@@ -34,4 +34,8 @@ struct artifact_file {
 /// is neither, or no longer there.
 expected<std::vector<artifact_file>> files_of(const logged_artifact& x);
 
+/// *file*, which a record names, could not be read for *reason*. The record is
+/// refused at once if the file is gone, else only if that lasts.
+sink_failure unreadable_file(const fs::path& file, error reason);
+
 } // namespace troupe::internal

@@ -119,7 +119,7 @@ sink_result wandb_batch::add_image(const logged_image& x,
                                    const tracker_record& record) {
   auto bytes = read_file(x.file, max_image);
   if (!bytes)
-    return rejected(bytes.error());
+    return tl::unexpected{unreadable_file(x.file, bytes.error())};
   auto sum = sha256(*bytes);
   fs::path name{concat("media/images/", x.name, "_", x.step, "_",
                        sum.substr(0, 20), ".png")};
@@ -156,7 +156,7 @@ void wandb_batch::add_histogram(const logged_histogram& x,
 sink_result wandb_batch::add_artifact(const logged_artifact& x) {
   auto files = files_of(x);
   if (!files)
-    return rejected(files.error());
+    return tl::unexpected{unreadable_file(x.path, files.error())};
   for (auto& file : *files)
     TROUPE_TRY_VOID(add_file(file.path, file.name, false));
   return {};

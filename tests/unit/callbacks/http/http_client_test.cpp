@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/few_descriptors.hpp"
 #include "tests/support/http_get.hpp"
 #include "tests/support/loopback_server.hpp"
 #include "tests/support/temporary_folder.hpp"
@@ -92,6 +93,17 @@ TEST(http_client_test, refuses_a_file_that_cannot_be_read) {
   EXPECT_EQ(reply.error().what, kind::unusable);
   EXPECT_NE(reply.error().text.find("/nowhere/to/be"), std::string::npos);
   EXPECT_TRUE(server.requests().empty());
+}
+
+TEST(http_client_test, knows_a_file_that_cannot_be_opened_now) {
+  temporary_folder folder;
+  write_bytes(folder / "a", "bytes");
+  http_client client;
+  few_descriptors none;
+  auto reply = client.send(
+    {.method = "PUT", .url = "http://127.0.0.1:1", .file = folder / "a"});
+  ASSERT_FALSE(reply);
+  EXPECT_EQ(reply.error().what, kind::unreadable) << reply.error().text;
 }
 
 TEST(http_client_test, sends_forms_with_texts_and_files) {

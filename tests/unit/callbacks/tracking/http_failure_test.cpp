@@ -28,9 +28,12 @@ TEST(http_failure_test, sorts_every_status) {
 
 TEST(http_failure_test, sorts_every_failure_without_a_reply) {
   using x = http_failure::kind;
-  for (auto what : {x::unreachable, x::cut, x::timeout, x::cancelled})
-    EXPECT_EQ(failure_of(request, http_failure{what, ""}).what,
-              sink_kind::transient);
+  for (auto what :
+       {x::unreachable, x::cut, x::timeout, x::cancelled, x::unreadable}) {
+    auto failure = failure_of(request, http_failure{what, ""});
+    EXPECT_EQ(failure.what, sink_kind::transient);
+    EXPECT_EQ(failure.suspect, what == x::unreadable);
+  }
   EXPECT_EQ(failure_of(request, http_failure{x::untrusted, ""}).what,
             sink_kind::permanent);
   EXPECT_EQ(failure_of(request, http_failure{x::unusable, ""}).what,

@@ -80,6 +80,21 @@ TEST_F(run_files_test, an_artifact_is_a_file_or_what_lies_below_a_folder) {
   EXPECT_FALSE(files_of({run.path() / "gone", "c"}));
 }
 
+TEST_F(run_files_test, only_a_file_that_is_gone_is_refused_at_once) {
+  using kind = sink_failure::kind;
+  const error reason{ec::storage, "cannot read it"};
+  auto folder = run.path() / "artifacts/deep";
+  EXPECT_EQ(unreadable_file(folder / "gone", reason).what, kind::rejected);
+  for (auto& file : {folder / "own", folder / "nowhere/gone"}) {
+    auto x = unreadable_file(file, reason);
+    EXPECT_EQ(x.what, kind::transient) << file;
+    EXPECT_TRUE(x.suspect) << file;
+    EXPECT_EQ(x.reason.message, reason.message);
+  }
+  EXPECT_EQ(unreadable_file(folder / "own", {ec::corrupt, "too long"}).what,
+            kind::rejected);
+}
+
 TEST_F(run_files_test, trackers_get_no_file_that_is_not_the_runs) {
   for (auto name :
        {"artifacts/deep/own", "artifacts/link", "artifacts/folder/secret",

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/support/child.hpp"
+#include "tests/support/few_descriptors.hpp"
 #include "tests/support/folder_elsewhere.hpp"
 #include "tests/support/sink_records.hpp"
 
@@ -245,6 +246,21 @@ TEST_F(wandb_sink_test, refuses_only_the_record_whose_file_is_gone) {
   EXPECT_NE(result.error().reason.message.find("gone.png"), std::string::npos);
   ASSERT_TRUE(x.log({&records[2], 1}));
   EXPECT_EQ(rows_in(folder.path()).reports, (numbers{0, 1}));
+}
+
+TEST_F(wandb_sink_test, refuses_no_record_whose_file_cannot_be_read_now) {
+  write_bytes(folder / "a.png", "bytes");
+  wandb_sink x{offline()};
+  ASSERT_TRUE(x.start(run, ""));
+  auto one = record(logged_image{3, "sample", folder / "a.png", 1, 1, 1});
+  {
+    few_descriptors none;
+    auto result = x.log({&one, 1});
+    ASSERT_FALSE(result);
+    EXPECT_EQ(result.error().what, sink_failure::kind::transient);
+    EXPECT_TRUE(result.error().suspect) << "it is refused if that lasts";
+  }
+  EXPECT_TRUE(x.log({&one, 1}));
 }
 
 TEST_F(wandb_sink_test, copies_files_of_another_file_system) {

@@ -96,6 +96,10 @@ public:
     return at_end_ && held_.empty() && is_saved_;
   }
 
+  /// Whether the sink has taken records of which the saved position does not
+  /// know. Call it on the thread that calls `pump`.
+  bool may_repeat() const noexcept { return !is_saved_; }
+
   /// Writes nothing to the run's folder from now on, even if `pump` returns
   /// from a call of the sink later. Any thread may call.
   void leave() noexcept { left_ = true; }

@@ -192,6 +192,24 @@ TEST_F(sink_thread_test, cancels_a_tracker_that_hangs) {
   EXPECT_THAT(notes.back(), HasSubstr("unsent"));
 }
 
+TEST_F(sink_thread_test, says_that_records_may_be_sent_again) {
+  report(0);
+  auto place = store->path() / "sinks" / "recorded.offset";
+  target->answer = [&](std::span<const tracker_record> x) -> sink_result {
+    if (!x.empty()) {
+      fs::remove(place);
+      fs::create_directory(place);
+    }
+    return {};
+  };
+  auto trackers =
+    start({.failing_timeout = std::chrono::milliseconds{0}}).value();
+  auto unsent = trackers->finish();
+  EXPECT_EQ(target->indices(), std::vector<std::uint64_t>{0});
+  ASSERT_EQ(unsent.size(), 1u);
+  EXPECT_THAT(unsent[0], HasSubstr("may be sent again: cannot replace"));
+}
+
 TEST_F(sink_thread_test, leaves_a_tracker_behind_that_does_not_return) {
   std::counting_semaphore<> hangs{0};
   std::latch over{1};

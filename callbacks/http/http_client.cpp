@@ -44,11 +44,12 @@ http_failure::kind kind_of(CURLcode code) {
       return untrusted;
     case CURLE_URL_MALFORMAT:
     case CURLE_UNSUPPORTED_PROTOCOL:
-    case CURLE_READ_ERROR:
-    case CURLE_ABORTED_BY_CALLBACK:
     case CURLE_WRITE_ERROR:
     case CURLE_FILESIZE_EXCEEDED:
       return unusable;
+    case CURLE_READ_ERROR:
+    case CURLE_ABORTED_BY_CALLBACK:
+      return unreadable;
     default:
       return cut;
   }
@@ -228,15 +229,18 @@ void http_transfer::set_file(const fs::path& path) {
 }
 
 void http_transfer::set_form() {
+  using enum http_failure::kind;
   form_ = curl_mime_init(easy_);
   for (const auto& x : request_.form) {
     auto* part = curl_mime_addpart(form_);
     curl_mime_name(part, x.name.c_str());
     if (!x.file)
       curl_mime_data(part, x.data.data(), x.data.size());
-    else if (curl_mime_filedata(part, x.file->c_str()) != CURLE_OK)
-      problem_ = http_failure{http_failure::kind::unusable,
+    else if (curl_mime_filedata(part, x.file->c_str()) != CURLE_OK) {
+      auto found = look_up(*x.file);
+      problem_ = http_failure{found && !found->exists() ? unusable : unreadable,
                               x.file->string() + " cannot be read"};
+    }
     if (x.file || !x.file_name.empty())
       curl_mime_filename(part,
                          x.file_name.empty() ? nullptr : x.file_name.c_str());
@@ -286,7 +290,9 @@ std::size_t http_transfer::on_read(char* data, std::size_t, std::size_t size,
   auto wanted = std::min<std::uint64_t>(size, x.file_left_);
   auto n = std::fread(data, 1, wanted, x.file_.get());
   if (n < wanted && n == 0) {
-    x.limit_ = "the file became shorter while it was sent";
+    x.limit_ = std::ferror(x.file_.get()) != 0
+                 ? "the file could not be read to its end"
+                 : "the file became shorter while it was sent";
     return CURL_READFUNC_ABORT;
   }
   x.file_left_ -= n;

@@ -70,7 +70,7 @@ struct http_failure {
     unusable,    ///< It can never work: the URL, a file that is not there, a
                  ///< reply over the limit.
     cancelled,   ///< The stop token was asked to stop.
-    unreadable,  ///< A file of it cannot be opened now.
+    unreadable,  ///< A file of it cannot be read now, or became shorter.
   };
 
   kind what = kind::cut;

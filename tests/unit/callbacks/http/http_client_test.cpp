@@ -106,6 +106,21 @@ TEST(http_client_test, knows_a_file_that_cannot_be_opened_now) {
   EXPECT_EQ(reply.error().what, kind::unreadable) << reply.error().text;
 }
 
+TEST(http_client_test, sends_no_file_that_has_become_shorter) {
+  // The kernel makes up its size.
+  const fs::path shorter{"/sys/devices/system/cpu/online"};
+  if (!fs::exists(shorter)
+      || bytes_of(shorter).size() >= fs::file_size(shorter))
+    GTEST_SKIP() << "there is no such " << shorter;
+  loopback_server server{echo};
+  http_client client;
+  auto reply =
+    client.send({.method = "PUT", .url = server.url(), .file = shorter});
+  ASSERT_FALSE(reply);
+  EXPECT_EQ(reply.error().what, kind::unreadable);
+  EXPECT_EQ(reply.error().text, "the file became shorter while it was sent");
+}
+
 TEST(http_client_test, sends_forms_with_texts_and_files) {
   loopback_server server{echo};
   temporary_folder folder;

@@ -28,6 +28,12 @@ constexpr std::size_t line_size = 21;
 /// More reports than any run has.
 constexpr auto all = std::numeric_limits<std::uint64_t>::max();
 
+std::string count_line(std::uint64_t count) {
+  auto digits = std::to_string(count);
+  std::string line(line_size - 1 - digits.size(), '0');
+  return line + digits + '\n';
+}
+
 // Set aside, if it was rotten, or removed by a user. One that cannot be looked
 // up is not gone.
 bool is_gone(const fs::path& checkpoint) {
@@ -63,7 +69,8 @@ expected<callback_cursor> callback_cursor::open(run_store& store) {
     result.first_ = std::move(first);
     result.next_ = count;
   }
-  TROUPE_TRY_VOID(result.set_count(std::min(count, result.stored_)));
+  TROUPE_TRY_VOID(count > result.stored_ ? result.lower(result.stored_)
+                                         : result.set_count(count));
   return result;
 }
 
@@ -122,7 +129,9 @@ expected<std::uint64_t> callback_cursor::count() const {
   auto size = ::pread(file_.get(), bytes.data(), bytes.size(), 0);
   if (size < 0)
     return tl::unexpected{storage_error("read", path_, errno)};
-  if (size == 0) // New, or damaged by a power cut.
+  // New, or a power cut has taken its bytes, and perhaps left its size.
+  std::string_view text{bytes.data(), static_cast<std::size_t>(size)};
+  if (text.find_first_not_of('\0') == text.npos)
     return 0;
   auto result = whole_number<std::uint64_t>({bytes.data(), line_size - 1});
   if (size != line_size || !result || bytes[line_size - 1] != '\n')
@@ -132,10 +141,17 @@ expected<std::uint64_t> callback_cursor::count() const {
   return *result;
 }
 
+expected<void> callback_cursor::lower(std::uint64_t count) {
+  auto& files = store_->folder().files();
+  TROUPE_TRY_VOID(
+    files.replace_file(run_layout::callback_cursor, count_line(count)));
+  TROUPE_TRY(file_,
+             files.open_file(run_layout::callback_cursor, O_RDWR, "open"));
+  return {};
+}
+
 expected<void> callback_cursor::set_count(std::uint64_t count) {
-  auto digits = std::to_string(count);
-  std::string line(line_size - 1 - digits.size(), '0');
-  line += digits + '\n';
+  auto line = count_line(count);
   if (::pwrite(file_.get(), line.data(), line.size(), 0)
       != static_cast<ssize_t>(line.size()))
     return tl::unexpected{storage_error("write", path_, errno)};

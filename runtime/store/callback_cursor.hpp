@@ -61,6 +61,9 @@ private:
 
   expected<std::uint64_t> count() const;
   expected<void> set_count(std::uint64_t count);
+  /// The same, durably: after a power cut, a count that was too high would
+  /// leave reports out.
+  expected<void> lower(std::uint64_t count);
   static expected<callback_cursor> open_file_of(run_store& store);
 
   run_store* store_;

@@ -75,6 +75,9 @@ expected<void> checkpoint_store::recover_unknown(const std::string& name,
       return set_aside(name, ok.error());
     return tl::unexpected{ok.error()};
   }
+  // It may have come before the commit's fsync, too: until then, retention must
+  // let no other one go.
+  TROUPE_TRY_VOID(checkpoints_.sync());
   note("checkpoint_adopted", name, "a crash came before the state was saved");
   auto registry = registry_;
   TROUPE_TRY(auto evicted, registry.add({handle(name), x.first_values(),

@@ -205,6 +205,28 @@ TEST_F(checkpoint_store_test, strikes_no_checkpoint_while_look_ups_fail) {
   EXPECT_EQ(entries(), 2u);
 }
 
+TEST_F(checkpoint_store_test, N1_adopts_only_what_is_durable) {
+  {
+    auto store = open();
+    attempt = store.begin_attempt(0).value();
+    ASSERT_TRUE(commit(store, 0));
+  }
+  auto before = load_run(run.path()).value().value();
+  {
+    auto store = open();
+    ASSERT_TRUE(commit(store, 1));
+  }
+  ASSERT_TRUE(save_run(before, run.path())); // as if the crash came before
+  ASSERT_TRUE(arm_failpoint("storage.sync_file=eio"));
+  auto store = checkpoint_store::open(held(run.path()), {"r"}, keep_one, before,
+                                      saves_in(run.path()));
+  ASSERT_TRUE(arm_failpoint(""));
+  ASSERT_FALSE(store);
+  EXPECT_TRUE(mentions(store.error(), (run / "checkpoints").string() + ':'))
+    << store.error().message;
+  EXPECT_EQ(load_run(run.path()).value()->checkpoints.size(), 1u);
+}
+
 TEST_F(checkpoint_store_test, adopts_a_whole_checkpoint_newer_than_its_state) {
   {
     auto store = open();

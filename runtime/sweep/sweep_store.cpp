@@ -351,6 +351,8 @@ expected<void> sweep_store::open_journal() {
                                append_file::open_flags() | O_CREAT, "open"));
   TROUPE_TRY_VOID(folder_.sync());
   TROUPE_TRY(auto text, read_open_file(file, file_path, max_journal_bytes));
+  // Lines of a killed process may not be on the disk yet (SS-1).
+  TROUPE_TRY_VOID(sync_file(file, file_path));
   TROUPE_TRY(journal_, append_file::take(std::move(file), file_path));
   TROUPE_TRY(auto end, read_lines(text, file_path, history_));
   // The rest is what a killed process could not finish.

@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 
 #include "tests/support/temporary_folder.hpp"
+#include "troupe/runtime/failpoint.hpp"
 #include "troupe/runtime/sweep/sweep_store.hpp"
 #include "troupe/runtime/text.hpp"
 
@@ -170,6 +171,17 @@ TEST_F(sweep_store_test, refuses_a_folder_of_another_user) {
   ASSERT_FALSE(x);
   EXPECT_EQ(x.error().code, ec::storage);
   EXPECT_THAT(x.error().message, HasSubstr("belongs to user 65534"));
+}
+
+// Else a power cut could take the line of a trial that has trained meanwhile.
+TEST_F(sweep_store_test, SS1_relies_on_no_line_that_is_not_durable) {
+  ASSERT_TRUE(open().value()->begin(trial_of(0)));
+  ASSERT_TRUE(arm_failpoint("storage.sync_file:2=eio")); // after the folder
+  auto x = open();
+  ASSERT_TRUE(arm_failpoint(""));
+  ASSERT_FALSE(x);
+  EXPECT_THAT(x.error().message, HasSubstr(file("sweep.jsonl").string()));
+  EXPECT_EQ(open().value()->history().trials.size(), 1u);
 }
 
 TEST_F(sweep_store_test, refuses_trials_without_their_journal) {

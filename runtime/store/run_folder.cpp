@@ -51,12 +51,15 @@ bool makes_files_of(uid_t owner, const held_folder& folder) {
 
 expected<held_folder> open_run_folder(const fs::path& path) {
   TROUPE_TRY_VOID(make_folders(path.parent_path(), storage_mode));
-  if (::mkdir(path.c_str(), 0700) == 0) {
-    TROUPE_TRY_VOID(sync_folder(path.parent_path()));
-  } else if (errno != EEXIST) {
+  if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST)
     return tl::unexpected{storage_error("make folder", path, errno)};
-  }
-  return held_folder::open(path);
+  TROUPE_TRY(auto folder, held_folder::open(path));
+  // Who saves a state has done this. A start that was killed before may not.
+  if (::faccessat(folder.descriptor().get(), run_layout::state, F_OK,
+                  AT_SYMLINK_NOFOLLOW)
+      != 0)
+    TROUPE_TRY_VOID(sync_folder(path.parent_path()));
+  return folder;
 }
 
 bool is_same_state(const struct stat& a, const struct stat& b) noexcept {

@@ -185,3 +185,13 @@ TEST_F(run_folder_test,
   EXPECT_TRUE(mentions(names.error(), run.string())) << names.error().message;
   EXPECT_EQ(open_files(), before);
 }
+
+TEST_F(run_folder_test, makes_a_name_durable_that_a_killed_start_has_left) {
+  fs::create_directory(run);
+  ASSERT_TRUE(arm_failpoint("storage.sync_file=eio"));
+  auto folder = run_folder::open(storage.path(), "r");
+  ASSERT_TRUE(arm_failpoint(""));
+  ASSERT_FALSE(folder);
+  EXPECT_TRUE(mentions(folder.error(), storage.path().string() + ':'))
+    << folder.error().message;
+}

@@ -47,6 +47,7 @@ take_end_request(const held_folder& run, const process_identity& me) {
   TROUPE_TRY(auto found, run.look_up_link(run_layout::end_request));
   if (!found.is_file())
     return none;
+  TROUPE_TRY(auto entry, held_entry::open(run, run_layout::end_request));
   TROUPE_TRY(auto file,
              run.open_file(run_layout::end_request, O_RDONLY, "open"));
   struct stat own {
@@ -57,7 +58,11 @@ take_end_request(const held_folder& run, const process_identity& me) {
   TROUPE_TRY(auto text,
              read_open_file(file, run.path() / run_layout::end_request,
                             max_request_bytes));
-  TROUPE_TRY_VOID(run.remove_file(run_layout::end_request));
+  // Not one that has replaced it since: the next call takes that.
+  auto aside = concat(run_layout::end_request, ".1");
+  TROUPE_TRY_VOID(run.remove_file(aside)); // left by a crash
+  TROUPE_TRY_VOID(entry.rename(aside));
+  TROUPE_TRY_VOID(run.remove_file(aside));
   auto request = from_text(text);
   return request && request->driver == me ? request : none;
 }

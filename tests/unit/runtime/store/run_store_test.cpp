@@ -1,6 +1,8 @@
 // A run's storage from its begin to its end.
 
+#include <atomic>
 #include <future>
+#include <optional>
 #include <set>
 #include <thread>
 
@@ -382,6 +384,33 @@ TEST_F(run_store_test, requests_to_end_that_are_sent_at_once_are_whole) {
   auto found = take_end_request(folder, me).value();
   ASSERT_TRUE(found);
   EXPECT_EQ(found->how, end_kind::preempt);
+}
+
+TEST_F(run_store_test, takes_the_last_request_to_end_that_was_sent) {
+  auto store = open().value();
+  store->release();
+  auto folder = held_folder::open(run).value();
+  auto me = own_identity();
+  write_bytes(run / "end_request.1", "left by a crash");
+  std::atomic<bool> is_sent = false;
+  std::thread another{[&] {
+    for (auto i = 0; i < 50; ++i)
+      EXPECT_TRUE(send_end_request(folder, {me, end_kind::abort}));
+    EXPECT_TRUE(send_end_request(folder, {me, end_kind::finish}));
+    is_sent = true;
+  }};
+  std::optional<end_kind> last;
+  auto take = [&] {
+    auto found = take_end_request(folder, me);
+    if (found && *found)
+      last = (*found)->how;
+  };
+  while (!is_sent)
+    take();
+  another.join();
+  take();
+  EXPECT_EQ(last, end_kind::finish);
+  EXPECT_FALSE(fs::exists(run / "end_request.1"));
 }
 
 TEST_F(run_store_test, drops_a_request_to_end_that_is_not_for_its_driver) {

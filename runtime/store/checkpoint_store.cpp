@@ -92,10 +92,17 @@ checkpoint_store::save(checkpoint_registry registry,
     next.next_report = std::max(next.next_report, latest->index + 1);
     next.next_attempt = std::max(next.next_attempt, latest->attempt + 1);
   }
-  TROUPE_TRY_VOID(save_state_(next));
+  TROUPE_TRY_VOID(write_state(next));
   state_ = std::move(next);
   registry_ = std::move(registry);
   return {};
+}
+
+expected<void> checkpoint_store::write_state(const saved_run& x) {
+  if (has_removed_)
+    TROUPE_TRY_VOID(checkpoints_.sync());
+  has_removed_ = false;
+  return save_state_(x);
 }
 
 // Reads the lists of files that were too long for a message.
@@ -149,6 +156,7 @@ expected<kept_checkpoint> checkpoint_store::commit(std::uint64_t attempt,
   // replaced.
   TROUPE_TRY_VOID(commit_folder(checkpoints_, batch, std::move(description),
                                 [this] { return check(); }));
+  has_removed_ = false; // It has synced `checkpoints/`.
   TROUPE_TRY_VOID(check_place());
   // Whatever becomes of the state now, the new checkpoint stays: the state on
   // the disk may name it, and if not, the next start adopts it.
@@ -202,6 +210,7 @@ expected<void> checkpoint_store::remove(const doomed_checkpoint& x) {
     std::erase(state_.doomed, x); // Saved when there is something else to save.
   if (!name)
     return tl::unexpected{name.error()};
+  has_removed_ = true;
   failpoint("commit.evicting");
   if (auto ok = checkpoints_.remove_tree(*name); !ok)
     note("checkpoint_not_removed", x.name, ok.error().message);
@@ -289,7 +298,7 @@ checkpoint_store::begin_attempt(std::uint64_t next_report) {
   next.error.reset();
   next.next_report = std::max(next.next_report, next_report);
   auto attempt = next.next_attempt++;
-  TROUPE_TRY_VOID(save_state_(next));
+  TROUPE_TRY_VOID(write_state(next));
   failpoint("attempt.state_saved");
   state_ = std::move(next);
   drop(run_layout::staging_prefix); // what ranks of earlier attempts left
@@ -308,7 +317,7 @@ expected<void> checkpoint_store::finish(run_status_kind status,
   next.status = status;
   next.error = error;
   next.next_report = std::max(next.next_report, next_report);
-  TROUPE_TRY_VOID(save_state_(next));
+  TROUPE_TRY_VOID(write_state(next));
   failpoint("finish.state_saved");
   state_ = std::move(next);
   if (must_leave)

@@ -164,6 +164,9 @@ private:
   /// Its event comes first, so that the journal explains every move.
   expected<void> set_aside(const std::string& name, const error& reason);
   expected<void> keep_rotten(const std::string& name);
+  /// Replaces the state, which no longer names what was removed: a power cut
+  /// must not bring that back.
+  expected<void> write_state(const saved_run& x);
   void note(std::string kind, const std::string& name,
             const std::string& reason);
   /// Notes, once, that *x* has no score though the run ranks checkpoints by
@@ -220,6 +223,7 @@ private:
   std::vector<doomed_checkpoint> evicted_;
   std::vector<store_event> events_;
   bool has_noted_unscored_ = false;
+  bool has_removed_ = false; ///< Names in `checkpoints/`, since it was synced.
 };
 
 } // namespace troupe::internal

@@ -205,6 +205,30 @@ TEST_F(checkpoint_store_test, strikes_no_checkpoint_while_look_ups_fail) {
   EXPECT_EQ(entries(), 2u);
 }
 
+// Else a power cut could bring it back, and its name would be taken.
+TEST_F(checkpoint_store_test, forgets_only_what_is_gone_for_good) {
+  auto status = run_in_child([&] {
+    auto store = open(keep_one);
+    attempt = store.begin_attempt(0).value();
+    (void) commit(store, 0);
+    (void) arm_failpoint("commit.state_saved");
+    (void) commit(store, 1);
+  });
+  ASSERT_TRUE(WIFSIGNALED(status));
+  auto store = open(keep_one);
+  ASSERT_TRUE(store.resume_checkpoint().value());
+  EXPECT_FALSE(fs::exists(folder(0)));
+  ASSERT_TRUE(arm_failpoint("storage.sync_file=eio"));
+  auto begun = store.begin_attempt(2);
+  ASSERT_TRUE(arm_failpoint(""));
+  ASSERT_FALSE(begun);
+  EXPECT_TRUE(mentions(begun.error(), (run / "checkpoints").string() + ':'))
+    << begun.error().message;
+  EXPECT_EQ(load_run(run.path()).value()->doomed.size(), 1u);
+  EXPECT_TRUE(store.begin_attempt(2));
+  EXPECT_TRUE(load_run(run.path()).value()->doomed.empty());
+}
+
 TEST_F(checkpoint_store_test, N1_adopts_only_what_is_durable) {
   {
     auto store = open();

@@ -384,16 +384,25 @@ agent_end serve(const agent_orders& orders, interrupt_watch& signals) {
   if (!spawns)
     return failed_end(spawns.error());
   leave_request leave{signals, orders.launch != 0};
-  auto found = find_driver(orders.ticket, orders.ticket_text, leave.fd());
-  if (!found)
-    return failed_end(found.error());
-  node_agent agent{*spawns, orders.launch};
-  auto joined = agent.join(std::move(*found), leave.fd());
-  if (auto early = agent.ending()->first(); !joined && early)
-    return *early;
-  if (!joined)
-    return failed_end(joined.error());
-  return await_end(agent, signals);
+  auto deadline = std::chrono::steady_clock::now() + join_patience;
+  for (;;) {
+    auto found = find_driver(orders.ticket, orders.ticket_text, leave.fd());
+    if (!found)
+      return failed_end(found.error());
+    node_agent agent{*spawns, orders.launch};
+    auto joined = agent.join(std::move(*found), leave.fd());
+    if (joined)
+      return await_end(agent, signals);
+    if (auto early = agent.ending()->first())
+      return *early;
+    // The port is open before the run takes agents: a driver waits for ranks of
+    // the one before it, or verifies checkpoints. What came by standard input
+    // cannot be read again, but then the run takes agents already.
+    auto has_ticket = !orders.ticket.empty() || !orders.ticket_text.empty();
+    if (joined.error().code != ec::timeout || !has_ticket
+        || std::chrono::steady_clock::now() >= deadline)
+      return failed_end(joined.error());
+  }
 }
 
 } // namespace

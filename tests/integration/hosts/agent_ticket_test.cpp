@@ -20,13 +20,17 @@ namespace troupe::internal::test {
 
 namespace {
 
-/// An agent, and the door of a driver that ends as soon as it has let it in.
+/// An agent, and the door of a driver that ends as soon as it has let it in, or
+/// `begins_late`: then it does so with the second connection.
 class agent_ticket_test : public testing::Test {
 protected:
   agent_ticket_test() {
     door_args args{certificates_.driver_identity(), {}, {}};
-    args.on_client = [this](std::unique_ptr<tls_channel>,
-                            const door_greeting&) { ++clients_; };
+    args.on_client = [this](std::unique_ptr<tls_channel> client,
+                            const door_greeting&) {
+      if (clients_++ == 0 && begins_late_)
+        silent_ = std::move(client);
+    };
     door_ = *door::open(std::move(args));
   }
 
@@ -58,6 +62,8 @@ protected:
   fs::path file_ = folder_ / "ticket";
   door_certificates certificates_;
   std::atomic<int> clients_ = 0;
+  std::atomic<bool> begins_late_ = false;
+  std::unique_ptr<tls_channel> silent_; ///< Of the door's thread.
   std::optional<owned_ptr<door>> door_;
 };
 
@@ -65,6 +71,14 @@ TEST_F(agent_ticket_test, an_agent_whose_driver_ends_then_is_to_come_again) {
   write_ticket(ticket_text());
   EXPECT_EQ(start_agent().wait(), 75);
   EXPECT_EQ(clients_, 1);
+}
+
+// The port of a driver with tickets of its own is open before the run begins.
+TEST_F(agent_ticket_test, an_agent_that_gets_no_answer_calls_again) {
+  begins_late_ = true;
+  write_ticket(ticket_text());
+  EXPECT_EQ(start_agent().wait(), 75);
+  EXPECT_EQ(clients_, 2);
 }
 
 // Copied by scp, for example.

@@ -172,6 +172,7 @@ void worker_group_state::agent_gone(std::size_t host,
 void worker_group_state::show(const host_suspected& x) {
   note(concat("host ", hosts.name(x.host), " has not answered for ",
               duration_text(x.silence)));
+  note_room(); // A larger attempt would begin without it.
 }
 
 void worker_group_state::show(const host_answers& x) {

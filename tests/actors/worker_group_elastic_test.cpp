@@ -289,6 +289,17 @@ TEST_F(elastic_group_test, grows_after_a_report_with_a_checkpoint) {
   EXPECT_EQ(third.launcher->prepared[0].world_size, 3);
 }
 
+// The next attempt would begin without it.
+TEST_F(elastic_group_test, does_not_grow_for_a_host_that_is_silent) {
+  start_two();
+  join_as(third, 2);
+  pass_alive(4, 1);
+  EXPECT_THAT(notes, HasSubstr("host h1 has not answered for "));
+  EXPECT_FALSE(report_both(0, "c0")->value->stop);
+  tick(2, 2);
+  EXPECT_TRUE(report_both(1, "c1")->value->stop);
+}
+
 TEST_F(elastic_group_test, does_not_grow_if_that_is_never_wished) {
   spawn(resize_policy::never);
   start_two();

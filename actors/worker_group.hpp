@@ -320,7 +320,8 @@ struct worker_group_state {
   std::vector<host_agent_actor> agents_without_place;
   bool leaving = false;
   caf::error leaving_for; ///< `unfinished`; `caf::none`: the run finished.
-  std::set<caf::actor_addr> watched; ///< Agents of other hosts.
+  std::set<caf::actor_addr> watched;    ///< Agents of other hosts.
+  std::set<caf::actor_addr> introduced; ///< Those of which people know.
 };
 
 /// Behavior of the WORKER GROUP actor; *hosts* as the run begins. An exit

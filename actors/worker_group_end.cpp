@@ -105,6 +105,7 @@ void worker_group_state::disconnected(const rank_disconnected& x) {
 void worker_group_state::agent_lost(const caf::down_msg& x) {
   auto reason = text_of(x.reason);
   watched.erase(x.source);
+  introduced.erase(x.source);
   std::erase_if(agents_without_place,
                 [&x](auto& agent) { return agent.address() == x.source; });
   for (auto& [host, agent] : *agents) {

@@ -39,10 +39,12 @@ worker_group_state::welcome(agent_hello& x,
                   " was refused: ", number.error().message));
     return to_caf(number.error());
   }
-  for (auto& text : {clock_warning(x.facts, std::chrono::system_clock::now()),
-                     hosts.shortage(*number), hosts.sharing(*number)})
-    if (!text.empty())
-      note(text);
+  // An agent whose storage fails says hello every moment.
+  if (introduced.insert(its.address()).second)
+    for (auto& text : {clock_warning(x.facts, std::chrono::system_clock::now()),
+                       hosts.shortage(*number), hosts.sharing(*number)})
+      if (!text.empty())
+        note(text);
   std::erase(agents_without_place, its);
   watch(its);
   agents->insert_or_assign(*number, std::move(its));

@@ -106,6 +106,28 @@ TEST_F(joining_host_test, an_agent_whose_storage_fails_asks_again) {
   EXPECT_EQ(ranks.launcher->launched.size(), 1u);
 }
 
+TEST_F(joining_host_test,
+       says_once_what_is_odd_about_an_agent_that_asks_again) {
+  start();
+  agent_hello hello;
+  hello.facts.incarnation = 1;
+  hello.facts.host = "h1";
+  hello.facts.clock_ms = unix_ms(clock - std::chrono::hours{2});
+  elsewhere = std::make_shared<recorded_launcher>();
+  other = system.spawn(host_agent, host_agent_args{elsewhere});
+  for (auto problem : {error{ec::storage, "no space left"}, error{}}) {
+    EXPECT_TRUE(
+      system
+        .ask<host_accepted>(ranks.group, hello,
+                            caf::actor_cast<caf::strong_actor_ptr>(other))
+        ->value);
+    system.ask<void>(ranks.group, host_checked{1, 1, problem, {}});
+  }
+  EXPECT_EQ(elsewhere->launched.size(), 1u);
+  EXPECT_NE(notes.find("the clock of"), notes.npos);
+  EXPECT_EQ(notes.find("the clock of"), notes.rfind("the clock of"));
+}
+
 TEST_F(joining_host_test, an_agent_without_a_place_is_asked_when_one_is_free) {
   start();
   join(1);

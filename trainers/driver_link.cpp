@@ -94,8 +94,8 @@ expected<found_driver> find_by_file(const fs::path& path, int stop) {
   return failure(ec::timeout, concat("there is no ticket ", file.string()));
 }
 
-expected<ticket> read_standard_input() {
-  TROUPE_TRY(auto text, read_ticket_text(STDIN_FILENO, ticket_patience));
+expected<ticket> read_standard_input(int stop) {
+  TROUPE_TRY(auto text, read_ticket_text(STDIN_FILENO, ticket_patience, stop));
   if (text.view().empty())
     return failure(
       ec::corrupt,
@@ -110,7 +110,7 @@ expected<found_driver> find_driver(const fs::path& path, std::string_view text,
   if (!path.empty())
     return find_by_file(path, stop);
   TROUPE_TRY(auto ticket,
-             text.empty() ? read_standard_input() : parse_ticket(text));
+             text.empty() ? read_standard_input(stop) : parse_ticket(text));
   auto limit = text.empty() ? search_patience : ticket_age;
   TROUPE_TRY(auto dialed, dial(ticket, {.limit = limit, .stop = stop}));
   return found_driver{std::move(ticket), std::move(dialed)};

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -204,13 +205,19 @@ expected<ticket> parse_ticket(std::string_view text, host_role role) {
   return result;
 }
 
-expected<secret_bytes> read_ticket_text(int fd,
-                                        std::chrono::milliseconds limit) {
+expected<secret_bytes> read_ticket_text(int fd, std::chrono::milliseconds limit,
+                                        int stop) {
   auto deadline = std::chrono::steady_clock::now() + limit;
   std::string text;
   text.reserve(max_ticket_size + 1); // A copy of the key would stay otherwise.
   for (;;) {
-    auto waited = wait_until_ready(fd, POLLIN, deadline);
+    // In this order: what is to stop may watch *fd*, too.
+    pollfd waits[] = {{stop, POLLIN, 0}, {fd, POLLIN, 0}};
+    auto waited = wait_until_ready(waits, deadline);
+    if (waits[0].revents != 0 && waits[1].revents == 0) {
+      secret_bytes::wipe(text);
+      return failure(ec::stopped, "it was to end before its ticket came");
+    }
     if (waited == wait_outcome::late) {
       secret_bytes::wipe(text);
       return failure(ec::timeout,

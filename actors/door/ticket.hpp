@@ -40,9 +40,10 @@ expected<ticket> parse_ticket(std::string_view text,
                               host_role role = host_role::agent);
 
 /// Reads the text of a ticket from *fd*, up to its last line or the end of the
-/// input; `ec::timeout` if it is not whole within *limit*.
-expected<secret_bytes> read_ticket_text(int fd,
-                                        std::chrono::milliseconds limit);
+/// input; `ec::timeout` if it is not whole within *limit*, `ec::stopped` if
+/// nothing is there and the descriptor *stop* is readable; -1: none.
+expected<secret_bytes> read_ticket_text(int fd, std::chrono::milliseconds limit,
+                                        int stop = -1);
 
 /// Reads a ticket from *fd* in the same way; `ec::corrupt` if that is none.
 expected<ticket> read_ticket(int fd, std::chrono::milliseconds limit,

@@ -159,6 +159,20 @@ TEST_F(ticket_test, gives_a_silent_pipe_up) {
   EXPECT_EQ(read_ticket(from.get(), 20ms).error().code, ec::timeout);
 }
 
+// An agent that a signal asks to leave while it waits for a ticket.
+TEST_F(ticket_test, waits_no_longer_when_it_is_asked_to_stop) {
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+  unique_fd from{ends[0]}, to{ends[1]};
+  wake_event stop;
+  stop.notify();
+  EXPECT_EQ(read_ticket_text(from.get(), 1h, stop.fd()).error().code,
+            ec::stopped);
+  ASSERT_EQ(::write(to.get(), text.data(), text.size()),
+            static_cast<ssize_t>(text.size()));
+  EXPECT_TRUE(read_ticket_text(from.get(), 1h, stop.fd())) << "it is there";
+}
+
 TEST_F(ticket_test, stops_to_read_at_its_limit) {
   unique_fd zeros{::open("/dev/zero", O_RDONLY | O_CLOEXEC)};
   EXPECT_EQ(read_ticket(zeros.get(), 10s).error().code, ec::corrupt);

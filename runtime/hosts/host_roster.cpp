@@ -329,9 +329,13 @@ host_decisions host_roster::gone(std::size_t host, std::uint64_t incarnation,
 }
 
 std::string host_roster::waiting_text() const {
+  auto is_awaited = [](host_state x) {
+    return x != host_state::ready && x != host_state::serving
+           && x != host_state::given_up;
+  };
   std::string names;
   for (auto& host : all())
-    if (!host.is_here())
+    if (is_awaited(host.state))
       append_item(names, host.name);
   return concat("waiting for the agents of ", names, " at ", addresses_);
 }

@@ -153,6 +153,12 @@ protected:
   }
 };
 
+TEST_F(guest_roster_test, awaits_no_host_that_was_given_up) {
+  EXPECT_FALSE(admit(launched(launches[0], 7, "bb")));
+  EXPECT_EQ(roster.waiting_text(),
+            "waiting for the agents of h2 at 10.0.0.1 port 7");
+}
+
 TEST_F(guest_roster_test, a_guest_may_come_while_there_is_room_for_more_ranks) {
   join_launched(1);
   join_launched(2);

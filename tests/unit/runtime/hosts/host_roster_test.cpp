@@ -45,6 +45,19 @@ TEST_F(host_roster_test, says_which_hosts_are_awaited_where) {
             "waiting for the agents of host 2 at 10.0.0.1 port 7");
 }
 
+TEST_F(host_roster_test, says_that_a_silent_host_is_awaited) {
+  join(1, "h1");
+  join(2, "h2");
+  for (int second = 0; second < 5; ++second) {
+    roster.check(now);
+    EXPECT_TRUE(roster.ticked(2, 2, now));
+    now += std::chrono::seconds{1};
+  }
+  EXPECT_EQ(roster.at(1).state, host_state::suspect);
+  EXPECT_EQ(roster.waiting_text(),
+            "waiting for the agents of h1 at 10.0.0.1 port 7");
+}
+
 TEST_F(host_roster_test, refuses_another_build_and_keeps_waiting) {
   roster.gather(now);
   auto refused = admit(facts(1, "h1", "bb"));

@@ -7,6 +7,7 @@
 #include "troupe/actors/compat/messaging.hpp"
 #include "troupe/actors/protocol/error_code.hpp"
 #include "troupe/actors/worker_group.hpp"
+#include "troupe/runtime/process/process_exit.hpp"
 #include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
@@ -76,6 +77,11 @@ void worker_group_state::exited(const rank_exited& x) {
     a->tracker.order_end({x.rank});
   a->tracker.exited(x.rank, x.cause);
   a->exits.emplace(x.rank, self->clock().now());
+  // Its spawner, which ends what ranks leave behind, is lost: a process with
+  // the lock of the attempt may be left where the next one does not look.
+  if (x.cause.how == process_exit::kind::lost && is_elsewhere(x.rank)
+      && args.abandon)
+    args.abandon(hosts.name(hosts.host_with(x.rank)));
   on_failure();
   check_over();
 }

@@ -452,6 +452,17 @@ TEST_F(joining_host_test, a_rank_that_cannot_be_killed_is_left_with_its_host) {
   EXPECT_THAT(abandoned, ElementsAre("h1"));
 }
 
+// Such as a process that a rank has forked there into a session of its own.
+TEST_F(joining_host_test,
+       what_is_left_of_a_lost_spawner_holds_no_attempt_back) {
+  played_ranks theirs{system};
+  start_with(theirs);
+  theirs.exit(1, {process_exit::kind::lost, 0, "ended with the spawner"});
+  ranks.kill(0, SIGKILL);
+  EXPECT_EQ(failure_of(1).kind, kind::lost);
+  EXPECT_THAT(abandoned, ElementsAre("h1"));
+}
+
 TEST_F(joining_host_test, a_failure_while_a_host_leaves_is_one) {
   played_ranks theirs{system};
   start_with(theirs);

@@ -1,7 +1,9 @@
 #include "troupe/runtime/hosts/host_list.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
+#include <optional>
 #include <set>
 
 #include <arpa/inet.h>
@@ -27,23 +29,32 @@ bool is_same_name(std::string_view a, std::string_view b) noexcept {
   return in_lower_case(a) == in_lower_case(b);
 }
 
-bool is_ipv6_address(std::string_view text) noexcept {
+struct ipv6_address {
+  std::array<unsigned char, sizeof(in6_addr)> bytes{};
+  std::string_view zone;
+
+  bool operator==(const ipv6_address&) const = default;
+};
+
+std::optional<ipv6_address> parse_ipv6(std::string_view text) noexcept {
+  ipv6_address result;
   auto zone = text.find('%');
   if (zone != text.npos) {
-    auto name = text.substr(zone + 1);
-    if (name.empty() || name.size() > 15
-        || !std::ranges::all_of(name, [](char c) {
+    result.zone = text.substr(zone + 1);
+    if (result.zone.empty() || result.zone.size() > 15
+        || !std::ranges::all_of(result.zone, [](char c) {
              return is_letter_or_digit(c) || c == '-' || c == '_' || c == '.';
            }))
-      return false;
+      return std::nullopt;
   }
   auto address = text.substr(0, zone);
   char terminated[INET6_ADDRSTRLEN] = {};
   if (address.size() >= sizeof(terminated))
-    return false;
+    return std::nullopt;
   std::ranges::copy(address, terminated);
-  in6_addr parsed{};
-  return ::inet_pton(AF_INET6, terminated, &parsed) == 1;
+  if (::inet_pton(AF_INET6, terminated, result.bytes.data()) != 1)
+    return std::nullopt;
+  return result;
 }
 
 /// The numbers *first* to *last* of a bracket, with at least *width* digits.
@@ -131,7 +142,7 @@ private:
     auto address = in_brackets
                      ? text_.substr(begin + 1, end - begin - 1)
                      : without_blanks(text_.substr(begin, end - begin));
-    if (is_ipv6_address(address))
+    if (parse_ipv6(address))
       return std::string{address};
     return mistake(begin,
                    concat("\"", cut_text(address, 100),
@@ -273,7 +284,7 @@ private:
 
 bool is_host_name(std::string_view text) noexcept {
   if (text.find(':') != text.npos)
-    return is_ipv6_address(text);
+    return parse_ipv6(text).has_value();
   auto is_allowed = [](char c) {
     return is_letter_or_digit(c) || c == '-' || c == '_' || c == '.';
   };
@@ -290,6 +301,9 @@ bool is_host_address(std::string_view name) noexcept {
 bool may_be_same_host(std::string_view a, std::string_view b) noexcept {
   if (is_same_name(a, b))
     return true;
+  // One address of IPv6 has many spellings.
+  if (auto left = parse_ipv6(a))
+    return left == parse_ipv6(b);
   auto has_domain = [](std::string_view x) { return x.find('.') != x.npos; };
   if (is_host_address(a) || is_host_address(b)
       || has_domain(a) == has_domain(b))

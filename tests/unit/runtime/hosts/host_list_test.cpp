@@ -223,6 +223,11 @@ TEST(host_list_test, compares_names_with_and_without_a_domain) {
   EXPECT_FALSE(may_be_same_host("n1", "n2"));
   EXPECT_FALSE(may_be_same_host("10", "10.0.0.1"));
   EXPECT_TRUE(may_be_same_host("fd00::A", "fd00::a"));
+  EXPECT_TRUE(may_be_same_host("fd00:0:0::a", "fd00::a"));
+  EXPECT_FALSE(may_be_same_host("fd00::a", "fd00::b"));
+  EXPECT_TRUE(may_be_same_host("fe80:0::a%eth0", "fe80::a%eth0"));
+  EXPECT_FALSE(may_be_same_host("fe80:0::a%eth0", "fe80::a%eth1"));
+  EXPECT_FALSE(may_be_same_host("fd00::a", "n1"));
 }
 
 TEST(host_list_test, shortens_lists_for_messages) {

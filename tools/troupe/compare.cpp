@@ -105,13 +105,12 @@ expected<int> compare_trials(const fs::path& path, const compare_arguments& x) {
 expected<std::optional<fs::path>> only_sweep(const compare_arguments& x) {
   if (x.runs.size() != 1)
     return std::nullopt;
-  TROUPE_TRY(auto folder, storage_folder(x.storage));
-  TROUPE_TRY(auto sweep, find_sweep(x.runs.front(), folder));
-  if (sweep)
-    return sweep;
-  TROUPE_TRY(auto run, find_run(x.runs.front(), folder));
+  run_arguments one{x.runs.front(), x.storage, x.json};
+  TROUPE_TRY(auto named, one.run_or_sweep());
+  if (named.is_sweep)
+    return std::optional{std::move(named.path)};
   return failure(ec::invalid_argument,
-                 run.string()
+                 named.path.string()
                    + " is one run: name another to compare it with, or a "
                      "sweep");
 }

@@ -2,7 +2,6 @@
 #include <memory>
 
 #include "tools/troupe/runs.hpp"
-#include "tools/troupe/storage.hpp"
 #include "tools/troupe/sweeps.hpp"
 #include "tools/troupe/verbs.hpp"
 #include "troupe/callbacks/report_page/journal_digest.hpp"
@@ -270,12 +269,10 @@ expected<int> show_sweep(const fs::path& path, bool json) {
 }
 
 expected<int> show(const run_arguments& x) {
-  TROUPE_TRY(auto storage, storage_folder(x.storage));
-  TROUPE_TRY(auto sweep, find_sweep(x.run, storage));
-  if (sweep)
-    return show_sweep(*sweep, x.json);
-  TROUPE_TRY(auto path, find_run(x.run, storage));
-  auto found = look_at(path);
+  TROUPE_TRY(auto named, x.run_or_sweep());
+  if (named.is_sweep)
+    return show_sweep(named.path, x.json);
+  auto found = look_at(named.path);
   if (x.json) {
     print_json(json_of(found));
   } else {

@@ -14,11 +14,12 @@ namespace troupe {
 /// Exit code of a program that was called with wrong arguments.
 inline constexpr int wrong_arguments = 2;
 
-/// Prints what is wrong with the arguments of *app*, and where to read more.
-inline int refuse_arguments(const CLI::App& app, const std::string& why) {
-  auto name = app.get_name();
-  std::fprintf(stderr, "%s: %s\n%s --help lists the arguments\n", name.c_str(),
-               why.c_str(), name.c_str());
+/// Prints what is wrong with the arguments of *program*, and where to read
+/// more.
+inline int refuse_arguments(const std::string& program,
+                            const std::string& why) {
+  std::fprintf(stderr, "%s: %s\n%s --help lists the arguments\n",
+               program.c_str(), why.c_str(), program.c_str());
   return wrong_arguments;
 }
 
@@ -33,7 +34,7 @@ inline std::optional<int> parse_arguments(CLI::App& app, int argc,
     std::fputs(app.help().c_str(), stdout);
     return 0;
   } catch (const CLI::ParseError& e) {
-    return refuse_arguments(app, e.what());
+    return refuse_arguments(app.get_name(), e.what());
   }
 }
 

@@ -82,10 +82,8 @@ const CLI::App& chosen(const CLI::App& app) {
 
 int refuse(const CLI::App& app, const std::string& why) {
   auto& part = chosen(app);
-  auto name = &part == &app ? "troupe" : "troupe " + part.get_name();
-  std::fprintf(stderr, "%s: %s\n%s --help lists the arguments\n", name.c_str(),
-               one_line(why).c_str(), name.c_str());
-  return wrong_arguments;
+  return refuse_arguments(
+    &part == &app ? "troupe" : "troupe " + part.get_name(), one_line(why));
 }
 
 /// What is wrong with the arguments *left*, of which no verb is known.

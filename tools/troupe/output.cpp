@@ -215,6 +215,10 @@ json_object number_json(double x) {
   return json::value_of(x);
 }
 
+json_object text_json(std::string_view x) {
+  return x.empty() ? json_object() : json_object(utf8_text(x));
+}
+
 json_object metrics_json(const metrics& x) {
   auto result = json_object::object();
   for (auto& [name, value] : x)

@@ -102,6 +102,9 @@ std::string number_text(double x);
 /// *x* for JSON: the texts "NaN", "Infinity", "-Infinity" where it has none.
 json_object number_json(double x);
 
+/// *x* for JSON; null if it is empty.
+json_object text_json(std::string_view x);
+
 /// The metrics by name.
 json_object metrics_json(const metrics& x);
 

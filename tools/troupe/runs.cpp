@@ -229,18 +229,23 @@ json_object to_json(const error& x) {
           {"message", utf8_text(x.message)}};
 }
 
+json_object to_json(const std::vector<error>& all) {
+  auto result = json_object::array();
+  for (auto& x : all)
+    result.push_back(to_json(x));
+  return result;
+}
+
+json_object to_json(const process_identity& x) {
+  return {{"pid", x.pid}, {"host", utf8_text(x.host)}};
+}
+
 json_object to_json(const found_run& x) {
   auto result = json_object::object();
-  auto text = [](const std::string& x) {
-    return x.empty() ? json_object() : json_object(utf8_text(x));
-  };
-  auto of_description = [&](std::string run_description::*field) {
-    return x.description ? text((*x.description).*field) : json_object();
-  };
   auto seconds = x.seconds();
   result["name"] = utf8_text(x.name);
   result["path"] = utf8_text(x.path.string());
-  result["id"] = of_description(&run_description::id);
+  result["id"] = text_json(x.description ? x.description->id : "");
   result["state"] = x.state_name();
   result["reports"] = x.reports;
   result["ranks"] = x.world_size;
@@ -254,17 +259,14 @@ json_object to_json(const found_run& x) {
   result["metrics"] = metrics_json(x.last_metrics);
   auto score = x.state ? x.state->retention.checkpoint_score_attribute : "";
   auto value = x.last_metrics.find_number(score);
-  result["score_name"] = text(score);
+  result["score_name"] = text_json(score);
   result["score"] = value ? number_json(*value) : json_object();
   result["error"] =
-    x.state && x.state->error ? text(x.state->error->message) : json_object();
-  result["driver"] =
-    x.driver && x.presence != driver_presence::gone
-      ? json_object{{"pid", x.driver->pid}, {"host", utf8_text(x.driver->host)}}
-      : json_object();
-  result["problems"] = json_object::array();
-  for (auto& problem : x.problems)
-    result["problems"].push_back(to_json(problem));
+    text_json(x.state && x.state->error ? x.state->error->message : "");
+  result["driver"] = x.driver && x.presence != driver_presence::gone
+                       ? to_json(*x.driver)
+                       : json_object();
+  result["problems"] = to_json(x.problems);
   return result;
 }
 

@@ -90,7 +90,11 @@ color color_of(const std::string& state);
 /// The run as JSON; names are stable.
 json_object to_json(const found_run& x);
 
-/// One entry of a list of problems.
+/// One entry of a list of problems, and the list.
 json_object to_json(const error& x);
+json_object to_json(const std::vector<error>& all);
+
+/// The driver of a run or a sweep.
+json_object to_json(const process_identity& x);
 
 } // namespace troupe::tool

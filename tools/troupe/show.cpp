@@ -224,9 +224,8 @@ json_object json_of(const shown_run& x) {
     return description ? json_object(utf8_text((*description).*field))
                        : json_object();
   };
-  auto stop_reason = x.run.state ? x.run.state->stop_reason : std::string{};
   result["stop_reason"] =
-    stop_reason.empty() ? json_object() : json_object(utf8_text(stop_reason));
+    text_json(x.run.state ? x.run.state->stop_reason : "");
   result["host"] = text(&run_description::host);
   result["user"] = text(&run_description::user);
   result["program"] = text(&run_description::program);
@@ -235,15 +234,11 @@ json_object json_of(const shown_run& x) {
   result["config"] = metrics_json(x.config);
   result["attempt_list"] = json_object::array();
   for (auto& one : x.attempts)
-    result["attempt_list"].push_back(
-      {{"attempt", one.number},
-       {"began", time_json(one.time)},
-       {"reports", one.reports},
-       {"resumed_from", one.resume.empty()
-                          ? json_object()
-                          : json_object(utf8_text(one.resume))},
-       {"failure", one.failure.empty() ? json_object()
-                                       : json_object(utf8_text(one.failure))}});
+    result["attempt_list"].push_back({{"attempt", one.number},
+                                      {"began", time_json(one.time)},
+                                      {"reports", one.reports},
+                                      {"resumed_from", text_json(one.resume)},
+                                      {"failure", text_json(one.failure)}});
   result["checkpoint_list"] = json_object::array();
   for (auto& one : x.checkpoints)
     result["checkpoint_list"].push_back(

@@ -82,9 +82,7 @@ expected<int> stop(const stop_arguments& x) {
     TROUPE_TRY_VOID(wait_for_end(path, is_sweep));
   auto state = x.wait ? look_at(path, is_sweep).state : "asked";
   if (x.run->json)
-    print_json(
-      {{"driver", {{"pid", driver.pid}, {"host", utf8_text(driver.host)}}},
-       {"state", state}});
+    print_json({{"driver", to_json(driver)}, {"state", state}});
   else
     print(x.wait ? concat(one_line(shown_name(path)), " is ", state, "\n")
                  : concat("asked ", one_line(to_string(driver)), "\n"));

@@ -75,8 +75,7 @@ json_object trial_json(const trial& x, const found_sweep& of) {
   result["metrics"] = metrics_json(x.metrics);
   result["reports"] = x.reports;
   result["seconds"] = x.seconds;
-  result["reason"] =
-    x.reason.empty() ? json_object() : json_object(utf8_text(x.reason));
+  result["reason"] = text_json(x.reason);
   return result;
 }
 
@@ -282,16 +281,12 @@ json_object to_json(const found_sweep& x) {
   auto seconds = x.seconds();
   result["name"] = utf8_text(x.name);
   result["path"] = utf8_text(x.path.string());
-  result["id"] =
-    x.content ? json_object(x.content->description.id) : json_object();
+  result["id"] = text_json(x.content ? x.content->description.id : "");
   result["state"] = x.state_name();
-  result["reason"] = end && !end->reason.empty()
-                       ? json_object(utf8_text(end->reason))
-                       : json_object();
+  result["reason"] = text_json(end ? end->reason : "");
   result["started"] = time_json(x.begun());
   result["seconds"] = seconds ? json_object(*seconds) : json_object();
-  result["metric"] =
-    start ? json_object(utf8_text(start->metric)) : json_object();
+  result["metric"] = text_json(start ? start->metric : "");
   result["order"] =
     std::string{to_string(start ? start->order : score_order::min)};
   auto planned = planned_of(x);
@@ -305,12 +300,9 @@ json_object to_json(const found_sweep& x) {
                                       {"params", metrics_json(best->params)}}
                         : json_object();
   result["driver"] = start && x.presence != driver_presence::gone
-                       ? json_object{{"pid", start->driver.pid},
-                                     {"host", utf8_text(start->driver.host)}}
+                       ? to_json(start->driver)
                        : json_object();
-  result["problems"] = json_object::array();
-  for (auto& problem : x.problems)
-    result["problems"].push_back(to_json(problem));
+  result["problems"] = to_json(x.problems);
   return result;
 }
 

@@ -65,9 +65,7 @@ json_object row_json(const journaled_batch& x, const tail_arguments& args) {
           {"attempt", x.attempt},
           {"time", time_json(x.time)},
           {"ranks", std::move(ranks)},
-          {"checkpoint", x.checkpoint.empty()
-                           ? json_object()
-                           : json_object(utf8_text(x.checkpoint))}};
+          {"checkpoint", text_json(x.checkpoint)}};
 }
 
 void print_row(const journaled_batch& x, const tail_arguments& args) {

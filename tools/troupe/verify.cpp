@@ -242,13 +242,10 @@ runs_named(const std::string& name, const fs::path& storage,
 }
 
 json_object json_of(const verified_run& x) {
-  auto bad = json_object::array();
-  for (auto& one : x.bad)
-    bad.push_back(to_json(one));
   return {{"name", utf8_text(x.name)}, {"path", utf8_text(x.path.string())},
           {"whole", x.bad.empty()},    {"checkpoints", x.checkpoints},
           {"files", x.files},          {"bytes", x.bytes},
-          {"bad", std::move(bad)}};
+          {"bad", to_json(x.bad)}};
 }
 
 std::string text_of(const verified_run& x) {

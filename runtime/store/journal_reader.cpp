@@ -92,6 +92,22 @@ expected<std::optional<journal_entry>> journal_reader::next() {
   }
 }
 
+expected<void>
+journal_reader::read_rest(const std::function<void(journal_entry)>& add,
+                          const std::function<void(error)>& damaged) {
+  for (;;) {
+    auto entry = next();
+    if (entry && !*entry)
+      return {};
+    if (entry)
+      add(std::move(**entry));
+    else if (entry.error().code == ec::corrupt)
+      damaged(std::move(entry.error()));
+    else
+      return tl::unexpected{std::move(entry.error())};
+  }
+}
+
 expected<std::optional<journaled_batch>> read_last_batch(const fs::path& path) {
   TROUPE_TRY(auto lines, line_reader::open(path, 0));
   std::string last;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -56,6 +57,11 @@ public:
   /// written yet: more may come later. A damaged line is `ec::corrupt` with its
   /// number; the next call continues after it.
   expected<std::optional<journal_entry>> next();
+
+  /// Reads up to the end: calls *add* with each entry, and *damaged* with the
+  /// error of each damaged line.
+  expected<void> read_rest(const std::function<void(journal_entry)>& add,
+                           const std::function<void(error)>& damaged);
 
   /// Where the next line begins, in bytes.
   std::uint64_t offset() const noexcept { return lines_.offset(); }

@@ -99,19 +99,13 @@ expected<run_history> result::metrics_history() const {
   if (!found.exists())
     return rows;
   TROUPE_TRY(auto reader, journal_reader::open(journal_file(path)));
-  for (;;) {
-    auto entry = reader.next();
-    if (!entry && entry.error().code == ec::corrupt) {
-      rows.damaged.push_back(entry.error().message);
-      continue;
-    }
-    if (!entry)
-      return tl::unexpected{entry.error()};
-    if (!*entry)
-      return rows;
-    if (auto row = std::get_if<journaled_batch>(&**entry))
-      rows.push_back(std::move(*row));
-  }
+  TROUPE_TRY_VOID(reader.read_rest(
+    [&](journal_entry x) {
+      if (auto row = std::get_if<journaled_batch>(&x))
+        rows.push_back(std::move(*row));
+    },
+    [&](troupe::error x) { rows.damaged.push_back(std::move(x.message)); }));
+  return rows;
 }
 
 const result& result::value_or_throw() const& {

@@ -169,19 +169,13 @@ json_object json_of(const curve& data) {
 expected<journal_digest> read_digest(const fs::path& journal, int& code) {
   journal_digest digest;
   TROUPE_TRY(auto reader, journal_reader::open(journal));
-  for (;;) {
-    auto entry = reader.next();
-    if (entry && !*entry)
-      return digest;
-    if (entry) {
-      digest.add(**entry);
-    } else if (entry.error().code == ec::corrupt) {
-      complain(entry.error().message);
-      code = failed;
-    } else {
-      return tl::unexpected{entry.error()};
-    }
-  }
+  TROUPE_TRY_VOID(
+    reader.read_rest([&](const journal_entry& x) { digest.add(x); },
+                     [&](const error& x) {
+                       complain(x.message);
+                       code = failed;
+                     }));
+  return digest;
 }
 
 expected<int> plot(plot_arguments x) {

@@ -53,17 +53,8 @@ expected<void> read_entries(const fs::path& journal, journal_digest& digest,
   if (!found.exists())
     return {};
   TROUPE_TRY(auto reader, journal_reader::open(journal, 0, 0));
-  for (;;) {
-    auto entry = reader.next();
-    if (entry && !*entry)
-      return {};
-    if (entry)
-      digest.add(**entry);
-    else if (entry.error().code == ec::corrupt)
-      add_once(problems, entry.error());
-    else
-      return tl::unexpected{entry.error()};
-  }
+  return reader.read_rest([&](const journal_entry& x) { digest.add(x); },
+                          [&](error x) { add_once(problems, std::move(x)); });
 }
 
 std::vector<shown_checkpoint> checkpoints_of(found_run& run) {

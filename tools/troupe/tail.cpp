@@ -79,19 +79,17 @@ void print_row(const journaled_batch& x, const tail_arguments& args) {
 /// each report. Damaged lines are named.
 template <class Add>
 expected<bool> read_more(journal_reader& from, int& code, Add add) {
-  for (auto any = false;; any = true) {
-    auto entry = from.next();
-    if (entry && !*entry)
-      return any;
-    if (!entry && entry.error().code != ec::corrupt)
-      return tl::unexpected{entry.error()};
-    if (!entry) {
-      complain(entry.error().message);
+  auto before = from.offset();
+  TROUPE_TRY_VOID(from.read_rest(
+    [&](journal_entry x) {
+      if (auto row = std::get_if<journaled_batch>(&x))
+        add(std::move(*row));
+    },
+    [&](const error& x) {
+      complain(x.message);
       code = failed;
-    } else if (auto row = std::get_if<journaled_batch>(&**entry)) {
-      add(std::move(*row));
-    }
-  }
+    }));
+  return from.offset() > before;
 }
 
 expected<unique_fd> watch(const fs::path& journal) {

@@ -67,24 +67,25 @@ void check_journal(const fs::path& journal, const saved_run& state,
   }
   ++to.files;
   std::uint64_t next = 0;
-  auto is_empty = true;
   auto note = [&](const std::string& fault) {
     if (!fault.empty())
       to.bad.push_back({ec::corrupt, concat(journal.string(), ": ", fault)});
   };
-  for (;;) {
-    auto entry = reader->next();
-    if (entry && !*entry)
-      break;
+  auto is_empty = true;
+  auto add = [&](const journal_entry& x) {
     is_empty = false;
-    if (!entry) {
-      to.bad.push_back(entry.error());
-      if (entry.error().code != ec::corrupt)
-        return;
-    } else if (auto batch = std::get_if<journaled_batch>(&**entry)) {
+    if (auto batch = std::get_if<journaled_batch>(&x)) {
       note(fault_in_order(batch->index, next));
       next = batch->index + 1;
     }
+  };
+  auto read = reader->read_rest(add, [&](error x) {
+    is_empty = false;
+    to.bad.push_back(std::move(x));
+  });
+  if (!read) {
+    to.bad.push_back(read.error());
+    return;
   }
   if (state.status != run_status_kind::finished && !is_empty)
     for (auto& x : state.checkpoints)

@@ -166,7 +166,7 @@ expected<void> follow(journal_reader& from, const fs::path& path, int& code,
     auto limit =
       is_elsewhere ? static_cast<int>(elsewhere_interval.count()) : -1;
     if (::poll(events, 3, limit) < 0 && errno != EINTR)
-      return failure(ec::storage, "poll failed");
+      return tl::unexpected{storage_error("watch", path, errno)};
     if (events[2].revents != 0) // No one reads: as a write would show.
       return {};
     char ignored[4096];

@@ -189,7 +189,8 @@ private:
   std::vector<std::string> left_;
 };
 
-/// Asks whether to remove *what* in the folder *path*. Says so if not.
+/// Asks whether to remove the run or sweep *name*, of which *what* says more,
+/// in the folder *path*. Says so if not.
 expected<bool> user_agrees(const std::string& name, const std::string& what,
                            const fs::path& path) {
   if (::isatty(STDIN_FILENO) != 1)
@@ -206,7 +207,7 @@ expected<bool> user_agrees(const std::string& name, const std::string& what,
   return agrees;
 }
 
-/// Refuses what *what* says, if that has a driver, or may have one.
+/// Refuses *what*, a run or a sweep, if it has a driver, or may have one.
 expected<void> refuse_live(const std::string& what, driver_presence presence,
                            const process_identity* driver, bool gone) {
   if (!driver || presence == driver_presence::gone

@@ -74,8 +74,8 @@ public:
     return result;
   }
 
-  /// Serves until a signal comes, or the folder goes. No one who watches:
-  /// nothing is read.
+  /// Serves until a signal comes, or the folder goes. Reads nothing while no
+  /// one watches.
   expected<void> run(http_server& server, const unique_fd& signals) {
     for (;;) {
       std::vector<pollfd> waits{{signals.get(), POLLIN, 0},

@@ -45,7 +45,7 @@ struct found_sweep {
   /// When its first start was.
   std::optional<time_point> begun() const;
 
-  /// That its last start took, or has taken so far.
+  /// How long its last start took, or has taken so far.
   std::optional<double> seconds() const;
 };
 
@@ -64,8 +64,8 @@ expected<process_identity> ask_sweep_to_end(const fs::path& path,
                                             internal::end_kind how);
 
 /// The folder of the sweep called *given*: a path, a name in *storage*, or the
-/// first digits of an id. Nothing: that is not one, or what is looked at before
-/// is a run. `ec::invalid_argument`: several runs and sweeps have such an id.
+/// first digits of an id. Nothing: there is none, or a run comes first in that
+/// order. `ec::invalid_argument`: several runs and sweeps have such an id.
 expected<std::optional<fs::path>> find_sweep(const std::string& given,
                                              const fs::path& storage);
 

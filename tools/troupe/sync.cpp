@@ -179,7 +179,7 @@ std::string send_rest(std::shared_ptr<sink> target, const tracked_run& run,
   return left;
 }
 
-/// How it is about one tracker.
+/// How much a tracker has, in words, and whether that is everything.
 struct tracker_state {
   std::string text = "all is sent";
   bool is_whole = true;
@@ -214,8 +214,8 @@ bool may_be_offline(const std::string& name, const std::string& in_folder,
   return !left || *left;
 }
 
-/// In the place of a sink of the user's own, which this program cannot make: it
-/// has that sink's position.
+/// Stands in for a sink of the user's own, which this program cannot make, to
+/// read how far that has come.
 struct unknown_sink final : sink {
   explicit unknown_sink(std::string x) : name_(std::move(x)) {}
 

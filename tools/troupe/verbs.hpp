@@ -20,7 +20,7 @@ using action = std::function<expected<int>()>;
 
 struct verb {
   std::string name;
-  std::string about; ///< A line; what follows an empty line is for its help.
+  std::string about; ///< Sentences for the help, broken into lines.
   /// Adds the arguments to the verb's own part of the command line.
   std::function<action(CLI::App&)> define;
 };
@@ -39,7 +39,7 @@ verb serve_verb();
 verb sync_verb();
 #endif
 
-/// Where to look for runs.
+/// The arguments that name a run, or a sweep.
 struct run_arguments {
   std::string run;
   std::string storage;

@@ -47,21 +47,25 @@ tl::unexpected<error> refused(std::string_view option, std::string_view why) {
   return failure(ec::invalid_config, concat(option, why));
 }
 
-expected<void> take_hosts(launch_arguments& x, std::string_view value) {
-  if (!x.hosts.empty())
-    return refused(hosts_option, " is given twice");
+/// Puts the *value* of *option* into *to*; *needs* says what that is.
+expected<void> take_value(std::string& to, std::string_view option,
+                          std::string_view value, std::string_view needs) {
+  if (!to.empty())
+    return refused(option, " is given twice");
   if (value.empty())
-    return refused(hosts_option,
-                   " needs a list of hosts, or the path of a file with them");
-  x.hosts = value;
+    return refused(option, concat(" needs ", needs));
+  to = value;
   return {};
 }
 
+expected<void> take_hosts(launch_arguments& x, std::string_view value) {
+  return take_value(x.hosts, hosts_option, value,
+                    "a list of hosts, or the path of a file with them");
+}
+
 expected<void> take_tickets(launch_arguments& x, std::string_view value) {
-  if (value.empty())
-    return refused(tickets_option, " needs a folder for the tickets");
-  x.tickets = value;
-  return {};
+  return take_value(x.tickets, tickets_option, value,
+                    "a folder for the tickets");
 }
 
 expected<void> take_launch(launch_arguments& x, std::string_view value) {
@@ -192,7 +196,7 @@ void find_launch(int argc, const char* const* argv) {
 
 expected<launch_environment> found_launch(const std::string& hosts) {
   auto& mine = finding();
-  if (hosts.empty() || !mine.hosts.empty() || hosts == mine.hosts)
+  if (hosts.empty() || !mine.hosts.empty())
     return mine.environment;
   launch_arguments arguments;
   arguments.hosts = hosts;

@@ -22,7 +22,7 @@ struct launch_arguments {
 };
 
 /// Reads the arguments up to a `--`. `ec::invalid_config` if one of these
-/// options is given twice, without a value or with an invalid one.
+/// options lacks its value, has an invalid one, or has two.
 expected<launch_arguments> read_launch_arguments(int argc,
                                                  const char* const* argv);
 

@@ -40,6 +40,8 @@ TEST(launch_arguments_test, with_mistakes_are_refused) {
   EXPECT_THAT(mistake_in({"--make-tickets"}), HasSubstr("needs a folder"));
   EXPECT_THAT(mistake_in({"--hosts="}), HasSubstr("--hosts needs a list"));
   EXPECT_THAT(mistake_in({"--hosts", "a", "--hosts=b"}), HasSubstr("twice"));
+  EXPECT_THAT(mistake_in({"--make-tickets=t", "--make-tickets", "u"}),
+              HasSubstr("--make-tickets is given twice"));
   for (auto x : {"--node-agent=", "--node-agent=x", "--node-agent=0"})
     EXPECT_THAT(mistake_in({x}), HasSubstr("a driver passes"));
 }

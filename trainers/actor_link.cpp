@@ -19,12 +19,7 @@ expected<void> actor_link::report(rank_report x, bool wait) {
   under_way_.push_back(
     request(self_, args_.agent, caf::infinite,
             internal::report{args_.attempt, std::move(x), wait}));
-  std::size_t allowed = wait ? 0 : max_reports_ahead;
-  while (under_way_.size() > allowed) {
-    auto oldest = std::move(under_way_.front());
-    under_way_.pop_front();
-    TROUPE_TRY_VOID(receive(std::move(oldest)));
-  }
+  TROUPE_TRY_VOID(receive(wait ? 0 : max_reports_ahead));
   args_.control->reported(index);
   return {};
 }
@@ -44,12 +39,7 @@ expected<void> actor_link::log(loop_event x) {
 expected<void> actor_link::drain() {
   if (!under_way_.empty())
     send_anonymous(args_.agent, reports_awaited{args_.attempt, args_.rank});
-  while (!under_way_.empty()) {
-    auto oldest = std::move(under_way_.front());
-    under_way_.pop_front();
-    TROUPE_TRY_VOID(receive(std::move(oldest)));
-  }
-  return {};
+  return receive(0);
 }
 
 expected<void> actor_link::barrier() {
@@ -126,13 +116,17 @@ expected<Answer> actor_link::ask(Message... message) {
                                 std::move(message)...);
 }
 
-expected<void> actor_link::receive(report_request answer) {
-  TROUPE_TRY(auto committed,
-             answer_of<report_committed>(std::move(answer),
-                                         [this](const caf::error& reason) {
-                                           return request_error(args_, reason);
-                                         }));
-  note_stop(committed.stop);
+expected<void> actor_link::receive(std::size_t left) {
+  auto explain = [this](const caf::error& reason) {
+    return request_error(args_, reason);
+  };
+  while (under_way_.size() > left) {
+    auto oldest = std::move(under_way_.front());
+    under_way_.pop_front();
+    TROUPE_TRY(auto committed,
+               answer_of<report_committed>(std::move(oldest), explain));
+    note_stop(committed.stop);
+  }
   return {};
 }
 

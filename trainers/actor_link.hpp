@@ -58,7 +58,8 @@ private:
 
   template <class Answer, class... Message>
   expected<Answer> ask(Message... message);
-  expected<void> receive(report_request answer);
+  /// Takes answers to reports, the oldest first, until *left* are under way.
+  expected<void> receive(std::size_t left);
   void note_stop(std::optional<stop_notice>& x);
   expected<std::string> join(meeting_kind kind, expected<std::string> payload);
 

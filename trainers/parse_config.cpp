@@ -169,12 +169,16 @@ void add_launch_fields(config_shape& shape, config_value& values,
                        const launch_fields& launch,
                        const worker_count& workers) {
   auto more = shape_of<launch_fields>();
-  more.parts[0].initial =
+  auto initial_of = [&more](std::string_view name) -> std::string& {
+    auto at = std::ranges::find(more.names, name) - more.names.begin();
+    return more.parts.at(static_cast<std::size_t>(at)).initial;
+  };
+  initial_of("workers") =
     option_text(workers) + ", with --gpu one for each GPU";
-  more.parts[2].initial = launch.storage.string();
-  more.parts[3].initial = launch.name.value_or("a new one");
+  if (!launch.name)
+    initial_of("name") = "a new one";
   if (launch.hosts.empty())
-    more.parts[6].initial = "the nodes of a Slurm job, or this host";
+    initial_of("hosts") = "the nodes of a Slurm job, or this host";
   auto& all = std::get<config_value::table>(values.value);
   auto added = to_config_value(launch);
   for (auto& one : std::get<config_value::table>(added.value))

@@ -42,6 +42,10 @@ size_of_all(const std::vector<std::span<std::byte>>& blocks) noexcept {
   return result;
 }
 
+tl::unexpected<error> has_left(const ring_host& x) {
+  return failure(ec::rank_failed, to_string(x) + " has left the group");
+}
+
 /// Segment *i* of *count* segments of *data*.
 std::span<std::byte> segment_of(std::span<std::byte> data, std::size_t i,
                                 std::size_t count) {
@@ -283,8 +287,7 @@ expected<host_ring::progress> host_ring::send_some() {
     auto moved = next_->send({item.what.data + x->out_done,
                               std::min(there - x->out_done, most_at_once)});
     if (!moved)
-      return failure(ec::rank_failed,
-                     concat(to_string(next_host()), " has left the group"));
+      return has_left(next_host());
     x->out_done += *moved;
     return *moved == 0 ? progress::blocked : progress::moved;
   }
@@ -310,8 +313,7 @@ expected<host_ring::progress> host_ring::receive_some() {
       previous_->receive({item.what.data + item.done,
                           std::min(item.what.size - item.done, most_at_once)});
     if (!moved)
-      return failure(ec::rank_failed,
-                     concat(to_string(previous_host()), " has left the group"));
+      return has_left(previous_host());
     item.done += *moved;
     if (x->in_at == 0 && item.done == item.what.size)
       TROUPE_TRY_VOID(check_header(*x));
@@ -325,8 +327,7 @@ expected<host_ring::progress> host_ring::receive_reduced(job& x,
   auto moved =
     previous_->receive({bounce_.data() + held_, std::min(left, most_at_once)});
   if (!moved)
-    return failure(ec::rank_failed,
-                   concat(to_string(previous_host()), " has left the group"));
+    return has_left(previous_host());
   if (*moved == 0)
     return progress::blocked;
   held_ += *moved;

@@ -237,6 +237,17 @@ expected<std::string> take_alone(own_lock& lock, const fs::path& path,
   }
 }
 
+/// Whether *file*, the file `ranks` at *path*, has *token*.
+expected<bool> has_token(const unique_fd& file, const fs::path& path,
+                         std::uint64_t token) {
+  char text[digits];
+  auto size = ::pread(file.get(), text, digits, 0);
+  if (size < 0)
+    return tl::unexpected{storage_error("read", path, errno)};
+  return std::string_view{text, static_cast<std::size_t>(size)}
+         == attempt_value(token);
+}
+
 expected<void> write_token(const unique_fd& file, const fs::path& path,
                            std::uint64_t token) {
   TROUPE_TRY(auto place, place_of(file, path));
@@ -362,12 +373,8 @@ expected<ranks_ticket> open_ranks_ticket(const fs::path& run,
     auto why = storage_error("open", path, code);
     return may_pass(code) ? tl::unexpected{std::move(why)} : other(why.message);
   }
-  char text[digits];
-  auto size = ::pread(file.get(), text, digits, 0);
-  if (size < 0)
-    return tl::unexpected{storage_error("read", path, errno)};
-  if (std::string_view{text, static_cast<std::size_t>(size)}
-      != attempt_value(token))
+  TROUPE_TRY(auto is_latest, has_token(file, path, token));
+  if (!is_latest)
     return failure(ec::conflict,
                    concat("the folder of the run, ", run.string(),
                           ", has another attempt on this host than the driver: "
@@ -380,12 +387,9 @@ expected<unique_fd> join_attempt(const ranks_ticket& ticket) {
   if (!file)
     return tl::unexpected{storage_error("open", "the run's file ranks", errno)};
   TROUPE_TRY(auto taken, lock_file(file, "the run's file ranks", LOCK_SH));
-  char text[digits];
-  auto size = taken ? ::pread(file.get(), text, digits, 0) : 0;
-  if (size < 0)
-    return tl::unexpected{storage_error("read", "the run's file ranks", errno)};
-  if (std::string_view{text, static_cast<std::size_t>(size)}
-      != attempt_value(ticket.token))
+  TROUPE_TRY(auto is_latest,
+             has_token(file, "the run's file ranks", ticket.token));
+  if (!taken || !is_latest)
     return failure(
       ec::stopped,
       "this rank started too late: another attempt of the run has begun");

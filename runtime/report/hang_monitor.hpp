@@ -37,9 +37,9 @@ struct hang_verdict {
 /// A wait is named `patience` and three of the missing rank's own usual steps
 /// after it began, and then repeatedly at growing intervals. A rank is ended
 /// for two reasons only: the user's limit, or because it cannot be alive. The
-/// latter takes `idle_limit` without CPU time and I/O, or as a stopped process,
-/// while others, or the run's end, wait for it: a rank may compute for an hour
-/// while the others wait at a barrier.
+/// latter takes `limits::idle` without CPU time and I/O, or as a stopped
+/// process, while others, or the run's end, wait for it: a rank may compute for
+/// an hour while the others wait at a barrier.
 class hang_monitor {
 public:
   using duration = std::chrono::milliseconds;

@@ -29,7 +29,7 @@ std::mt19937_64 generator_of(std::uint64_t seed, std::uint64_t index) {
   return std::mt19937_64{all};
 }
 
-/// A trial for each point, with the params of *space* at *places*.
+/// The params of a trial: the values of *space* at *places*.
 metrics params_at(const search_space& space,
                   const std::vector<double>& places) {
   metrics result;

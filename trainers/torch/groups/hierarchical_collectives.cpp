@@ -46,7 +46,7 @@ host_ring::combine_function adding(const reduction& how) {
   };
 }
 
-/// Adds the time until its end to *sum*.
+/// Counts the time until its end as a wait of the rank.
 class wait_watch {
 public:
   explicit wait_watch(rank_activity& activity) : activity_(activity) {}

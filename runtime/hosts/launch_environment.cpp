@@ -59,7 +59,7 @@ public:
   expected<launch_environment> find() {
     auto has_ticket = text_of("TROUPE_TICKET").has_value();
     if (auto driver = text_of("TROUPE_DRIVER"))
-      return by_ticket(std::string{*driver});
+      return by_ticket(*driver);
     if (has_ticket && options_.node_agent)
       return with_ticket();
     if (has_ticket)
@@ -189,7 +189,7 @@ private:
   // -- the engines ------------------------------------------------------------
 
   /// A pod, or a program that its user starts on each host.
-  expected<launch_environment> by_ticket(std::string address) {
+  expected<launch_environment> by_ticket(std::string_view address) {
     TROUPE_TRY(auto driver, parse_driver_address(address));
     if (!options_.hosts.empty() && !options_.node_agent)
       return contradiction("TROUPE_DRIVER says that agents come by "
@@ -197,7 +197,6 @@ private:
                            "over ssh: use one of them");
     launch_environment result;
     result.engine = launch_engine::tickets;
-    result.driver_address = std::move(address);
     result.ticket_path = text_of("TROUPE_TICKET").value_or(default_ticket_path);
     TROUPE_TRY(auto job, read_slurm_job(variables_));
     TROUPE_TRY(auto agents, number_of("TROUPE_AGENTS"));
@@ -221,18 +220,18 @@ private:
     else if (options_.node_agent || !is_own)
       result.role = launch_role::agent;
     if (result.role == launch_role::driver)
-      result.found = concat("TROUPE_DRIVER=", result.driver_address,
-                            " names this host: ", who,
-                            " is the driver, and agents come by themselves");
+      result.found =
+        concat("TROUPE_DRIVER=", address, " names this host: ", who,
+               " is the driver, and agents come by themselves");
     else if (result.role == launch_role::agent)
       result.found =
-        concat("TROUPE_DRIVER=", result.driver_address, ": ", who,
+        concat("TROUPE_DRIVER=", address, ": ", who,
                " is an agent, with the ticket in ", result.ticket_path);
     else
-      result.found = concat("TROUPE_DRIVER=", result.driver_address,
-                            ": this is process ", local,
-                            " of its host, which has an agent already; it "
-                            "ends");
+      result.found =
+        concat("TROUPE_DRIVER=", address, ": this is process ", local,
+               " of its host, which has an agent already; it "
+               "ends");
     return result;
   }
 

@@ -32,7 +32,7 @@ enum class launch_engine : std::uint8_t {
 /// What the user gives the program, and what it knows about its host.
 struct launch_options {
   std::string hosts;       ///< A list, or the path of a hosts file, or empty.
-  bool node_agent = false; ///< `--node-agent`: a driver has started it.
+  bool node_agent = false; ///< `--node-agent`: it serves a driver elsewhere.
   std::vector<std::string> own_names; ///< Of this host: names and addresses.
 };
 
@@ -51,13 +51,11 @@ struct launch_environment {
   /// is not one of them, or it is not known.
   std::optional<std::size_t> host_index;
 
-  /// Where the driver listens, as HOST:PORT, and the file with the ticket or
-  /// its folder; for `tickets` only.
-  std::string driver_address;
-
-  /// How many agents come by themselves (`TROUPE_AGENTS`); 0: not known.
+  /// For `tickets`: how many agents come by themselves (`TROUPE_AGENTS`); 0:
+  /// not known.
   int agents = 0;
 
+  /// The same: the file with the ticket, or its folder.
   std::string ticket_path;
 
   /// This host is alone although something else was found: people should know.

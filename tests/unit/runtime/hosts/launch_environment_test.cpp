@@ -253,7 +253,6 @@ TEST(launch_environment_test, meets_by_ticket_in_the_pods_of_an_indexed_job) {
   auto agent = found(pod("3"), on("fashion-3"));
   EXPECT_EQ(agent.role, launch_role::agent);
   EXPECT_EQ(agent.host_index, 3u);
-  EXPECT_EQ(agent.driver_address, "fashion-0.fashion:4444");
   EXPECT_EQ(agent.ticket_path, "/run/troupe");
   EXPECT_EQ(agent.found,
             "TROUPE_DRIVER=fashion-0.fashion:4444: pod 3 of an Indexed Job is "

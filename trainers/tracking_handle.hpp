@@ -41,8 +41,9 @@ class tracking_handle {
 public:
   tracking_handle(train_context& context, const tracking_options& options);
 
-  /// Finishes if that was not done: as failed while an exception leaves the
-  /// loop, as aborted if the run was asked to stop, else as finished.
+  /// Finishes if that was not done: as aborted if the run was stopped, as
+  /// preempted if it was preempted or another attempt continues it, as failed
+  /// while an exception leaves the loop, else as finished.
   ~tracking_handle();
 
   tracking_handle(const tracking_handle&) = delete;

@@ -60,7 +60,8 @@ void halving::restore(const entry& x) {
 }
 
 std::string halving::reason_of(const entry& x) const {
-  return concat("after ", reports_of(x.rung), " reports, ",
+  auto reports = reports_of(x.rung);
+  return concat("after ", reports, reports == 1 ? " report, " : " reports, ",
                 to_string(metric_value{x.value}),
                 " is not among the best 1 in ", options_.reduction, " of ",
                 rungs_[x.rung].size(), " trials");

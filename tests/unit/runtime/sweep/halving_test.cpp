@@ -57,6 +57,18 @@ TEST(halving_test, a_nan_is_worse_than_any_number) { // SH-3
   }
 }
 
+TEST(halving_test, says_why_a_trial_ends) {
+  halving x{{.min_reports = 1, .reduction = 3}, score_order::min};
+  EXPECT_TRUE(continues(x, 0, 1, 5));
+  auto worse = x.judge(1, 1, 6.5);
+  ASSERT_TRUE(worse);
+  EXPECT_EQ(x.reason_of(*worse),
+            "after 1 report, 6.5 is not among the best 1 in 3 of 2 trials");
+  auto later = x.judge(0, 3, 7.5);
+  ASSERT_TRUE(later);
+  EXPECT_THAT(x.reason_of(*later), testing::HasSubstr("after 3 reports, 7.5"));
+}
+
 TEST(halving_test, refuses_options_that_mean_nothing) {
   EXPECT_TRUE(validate(halving_options{}));
   EXPECT_FALSE(validate(halving_options{.min_reports = 0}));

@@ -1,7 +1,5 @@
 #include "troupe/trainers/actor_link.hpp"
 
-#include <algorithm>
-
 #include "troupe/runtime/report/report.hpp"
 #include "troupe/runtime/text.hpp"
 

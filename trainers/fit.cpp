@@ -3,10 +3,7 @@
 #include <poll.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <cstring>
 #include <memory>
-#include <optional>
 
 #include "troupe/actors/callback_actor.hpp"
 #include "troupe/actors/thread_launcher.hpp"

@@ -1,6 +1,5 @@
 #include "troupe/trainers/train_context.hpp"
 
-#include <algorithm>
 #include <cstdio>
 #include <vector>
 

@@ -1,6 +1,5 @@
 #include "troupe/runtime/metrics/packed_metrics.hpp"
 
-#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <utility>

@@ -2,7 +2,6 @@
 
 #include <cerrno>
 #include <condition_variable>
-#include <cstdint>
 #include <mutex>
 #include <thread>
 

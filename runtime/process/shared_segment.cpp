@@ -12,7 +12,6 @@
 #include <atomic>
 #include <climits>
 #include <cstdint>
-#include <cstring>
 #include <ctime>
 #include <string_view>
 #include <utility>

@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdlib>
-#include <cstring>
 #include <string_view>
 
 #include "troupe/runtime/process/become_rank.hpp"

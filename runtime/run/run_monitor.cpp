@@ -1,7 +1,6 @@
 #include "troupe/runtime/run/run_monitor.hpp"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 #include "troupe/runtime/text.hpp"

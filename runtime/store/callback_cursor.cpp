@@ -8,7 +8,6 @@
 #include <cerrno>
 #include <limits>
 #include <string>
-#include <string_view>
 #include <utility>
 
 #include "troupe/runtime/failpoint.hpp"

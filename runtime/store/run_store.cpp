@@ -1,7 +1,6 @@
 #include "troupe/runtime/store/run_store.hpp"
 
 #include <algorithm>
-#include <thread>
 #include <utility>
 
 #include "troupe/runtime/run_layout.hpp"

@@ -1,6 +1,5 @@
 #include "tools/troupe/manual.hpp"
 
-#include <algorithm>
 #include <sstream>
 #include <string_view>
 

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <memory>
 
 #include "tools/troupe/runs.hpp"
 #include "tools/troupe/sweeps.hpp"

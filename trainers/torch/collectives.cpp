@@ -1,7 +1,5 @@
 #include "troupe/trainers/torch/collectives.hpp"
 
-#include <algorithm>
-
 #include <ATen/ATen.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 

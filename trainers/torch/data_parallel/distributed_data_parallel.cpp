@@ -1,7 +1,6 @@
 #include "troupe/trainers/torch/data_parallel/distributed_data_parallel.hpp"
 
 #include <algorithm>
-#include <exception>
 #include <string>
 
 #include <ATen/core/LegacyTypeDispatch.h>

@@ -2,7 +2,6 @@
 
 #include <bit>
 #include <exception>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>

@@ -5,7 +5,6 @@
 #include <climits>
 #include <cstring>
 #include <string>
-#include <utility>
 
 #include <fcntl.h>
 #include <sys/mman.h>

@@ -1,8 +1,5 @@
 #include "troupe/trainers/torch/groups/segment_collectives.hpp"
 
-#include <algorithm>
-#include <cstring>
-
 #include "troupe/trainers/torch/groups/reduction.hpp"
 #include "troupe/trainers/torch/groups/segment_chunks.hpp"
 

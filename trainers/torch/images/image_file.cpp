@@ -1,7 +1,6 @@
 #include "troupe/trainers/torch/images/image_file.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <memory>
 #include <string>
 

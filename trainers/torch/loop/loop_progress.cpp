@@ -1,7 +1,6 @@
 #include "troupe/trainers/torch/loop/loop_progress.hpp"
 
 #include <mutex>
-#include <utility>
 #include <vector>
 
 #include <ATen/Context.h>

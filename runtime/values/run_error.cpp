@@ -1,11 +1,10 @@
 #include "troupe/runtime/values/run_error.hpp"
 
-#include <string.h>
-
 #include <algorithm>
 #include <utility>
 #include <vector>
 
+#include "troupe/runtime/process/process_exit.hpp"
 #include "troupe/runtime/process/secrets.hpp"
 #include "troupe/runtime/rank_logs.hpp"
 #include "troupe/runtime/rank_names.hpp"
@@ -22,12 +21,6 @@ std::string with(std::string cause, const std::string& what) {
   return what.empty() ? cause : cause + ": " + what;
 }
 
-std::string signal_text(int signal) {
-  auto name = sigabbrev_np(signal);
-  auto result = concat("killed by signal ", signal);
-  return name ? result + " (SIG" + name + ')' : result;
-}
-
 } // namespace
 
 std::string to_string(const rank_failure& x) {
@@ -37,7 +30,9 @@ std::string to_string(const rank_failure& x) {
     case rank_failure::kind_type::exit_code:
       return with(concat("exit(", x.code, ")"), x.what);
     case rank_failure::kind_type::signal:
-      return with(signal_text(x.code), x.what);
+      return with(
+        to_string(process_exit{process_exit::kind::signaled, x.code, {}}),
+        x.what);
     case rank_failure::kind_type::thread_exception:
       // A process says so itself in its last words.
       return x.what.starts_with("ended by ")

@@ -34,11 +34,7 @@ void wait_for(pid_t child) {
 /// Takes the *status* of an ended child, without waiting. Returns false if a
 /// debugger that traced it has still to take it, which may never happen.
 bool take_status(pid_t child, int& status) {
-  pid_t found = 0;
-  do {
-    found = ::waitpid(child, &status, WNOHANG);
-  } while (found < 0 && errno == EINTR);
-  return found != 0;
+  return uninterrupted([&] { return ::waitpid(child, &status, WNOHANG); }) != 0;
 }
 
 } // namespace

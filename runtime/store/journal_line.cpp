@@ -4,7 +4,7 @@
 #include <charconv>
 
 #include "troupe/runtime/storage/checksum.hpp"
-#include "troupe/runtime/storage/json.hpp"
+#include "troupe/runtime/storage/json_fields.hpp"
 #include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
@@ -42,10 +42,6 @@ std::chrono::system_clock::time_point to_time(const json::document& x) {
     std::chrono::microseconds{static_cast<std::int64_t>(us)}};
 }
 
-double to_seconds(const json::document& us) {
-  return static_cast<double>(json::to_unsigned(us)) * 1e-6;
-}
-
 journaled_batch to_batch(const json::document& x) {
   journaled_batch result;
   result.index = json::to_unsigned(json::field(x, "batch"));
@@ -55,13 +51,13 @@ journaled_batch to_batch(const json::document& x) {
     result.values.push_back(json::to_metrics(values));
   if (x.contains("step_us"))
     for (auto& us : x["step_us"])
-      result.step_s.push_back(to_seconds(us));
+      result.step_s.push_back(json::to_seconds(us));
   if (x.contains("wait_us"))
-    result.wait_s = to_seconds(x["wait_us"]);
+    result.wait_s = json::to_seconds(x["wait_us"]);
   if (x.contains("checkpoint"))
     result.checkpoint = json::to_text(x["checkpoint"]);
   if (x.contains("checkpoint_us"))
-    result.checkpoint_s = to_seconds(x["checkpoint_us"]);
+    result.checkpoint_s = json::to_seconds(x["checkpoint_us"]);
   return result;
 }
 

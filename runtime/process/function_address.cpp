@@ -70,10 +70,9 @@ expected<const void*> resolve(const function_address& address,
     found = module_of_path(address.module);
   }
   if (!found)
-    return failure(ec::invalid_config, address.module + ", the library of "
-                                         + name
-                                         + ", "
-                                           "was loaded under another name");
+    return failure(ec::invalid_config,
+                   concat(address.module, ", the library of ", name,
+                          ", was loaded under another name"));
   if (found->build_id != address.build_id)
     return failure(ec::invalid_config,
                    readable(address.module) + " has build id "

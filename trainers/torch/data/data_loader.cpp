@@ -29,13 +29,8 @@ void use_no_operator_threads() {
 c10::Device check_loader_options(train_context& context,
                                  const data_loader_options& options,
                                  const char* type) {
-  auto at_least = [type](int value, int least, const char* name) {
-    if (value < least)
-      throw_invalid_argument(type, "::", name, " is ", value,
-                             ", but must be at least ", least);
-  };
-  at_least(options.workers, 0, "workers");
-  at_least(options.prefetch, 1, "prefetch");
+  require_at_least(0, options.workers, c10::str(type, "::workers"));
+  require_at_least(1, options.prefetch, c10::str(type, "::prefetch"));
   // A loop that was not started by a torch trainer has no device.
   using plane_type = std::shared_ptr<torch_data_plane>;
   auto* plane = std::any_cast<plane_type>(&rank_access{context}.data_plane());

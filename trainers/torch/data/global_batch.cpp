@@ -7,18 +7,14 @@
 
 namespace troupe {
 
-using internal::throw_invalid_argument;
+using namespace internal;
 
 batch_split split_global_batch(int world_size, std::int64_t global_batch_size,
                                std::int64_t max_batch_size) {
-  auto positive = [](std::int64_t x, const char* name) {
-    if (x < 1)
-      throw_invalid_argument("split_global_batch: ", name, " is ", x,
-                             ", but must be at least 1");
-  };
-  positive(world_size, "world_size");
-  positive(global_batch_size, "global_batch_size");
-  positive(max_batch_size, "max_batch_size");
+  require_at_least(1, world_size, "split_global_batch: world_size");
+  require_at_least(1, global_batch_size,
+                   "split_global_batch: global_batch_size");
+  require_at_least(1, max_batch_size, "split_global_batch: max_batch_size");
   if (global_batch_size % world_size != 0)
     throw_invalid_argument(
       "split_global_batch: ", world_size, " ranks cannot have equal parts of ",

@@ -137,9 +137,7 @@ decoded decode(const std::string& file, const image_options& how) {
 } // namespace
 
 at::Tensor read_image(const fs::path& path, const image_options& how) {
-  if (how.decode_at_least < 0)
-    throw_invalid_argument("image_options::decode_at_least is ",
-                           how.decode_at_least, ", but must be at least 0");
+  require_at_least(0, how.decode_at_least, "image_options::decode_at_least");
   auto file = value_or_throw(read_file(path, max_image_bytes));
   auto result = decode(file, how);
   if (!result)

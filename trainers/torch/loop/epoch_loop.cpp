@@ -22,17 +22,17 @@ using namespace internal;
 namespace {
 
 void check(const loop_options& x) {
-  auto at_least = [](std::int64_t value, std::int64_t least, const char* name) {
-    if (value < least)
-      throw_invalid_argument("loop_options::", name, " is ", value,
-                             ", but must be at least ", least);
-  };
-  at_least(x.max_epochs, 0, "max_epochs");
-  at_least(x.limit_train_batches.value_or(1), 1, "limit_train_batches");
-  at_least(x.limit_val_batches.value_or(0), 0, "limit_val_batches");
-  at_least(x.check_val_every_n_epoch, 1, "check_val_every_n_epoch");
-  at_least(x.num_sanity_val_steps, -1, "num_sanity_val_steps");
-  at_least(x.accumulate_grad_batches, 1, "accumulate_grad_batches");
+  require_at_least(0, x.max_epochs, "loop_options::max_epochs");
+  require_at_least(1, x.limit_train_batches.value_or(1),
+                   "loop_options::limit_train_batches");
+  require_at_least(0, x.limit_val_batches.value_or(0),
+                   "loop_options::limit_val_batches");
+  require_at_least(1, x.check_val_every_n_epoch,
+                   "loop_options::check_val_every_n_epoch");
+  require_at_least(-1, x.num_sanity_val_steps,
+                   "loop_options::num_sanity_val_steps");
+  require_at_least(1, x.accumulate_grad_batches,
+                   "loop_options::accumulate_grad_batches");
   if (x.gradient_clip_val && !(*x.gradient_clip_val > 0))
     throw_invalid_argument("loop_options::gradient_clip_val is ",
                            *x.gradient_clip_val, ", but must be positive");

@@ -12,13 +12,6 @@ using namespace internal;
 
 namespace {
 
-void require_at_least(std::int64_t least, std::int64_t value,
-                      const char* name) {
-  if (value < least)
-    throw_invalid_argument(name, " is ", value, ", but must be at least ",
-                           least);
-}
-
 /// From *from* to *to*, *done* of 1 along half a cosine.
 double along_cosine(double from, double to, double done) {
   return to + (from - to) * (1 + std::cos(std::numbers::pi * done)) / 2;

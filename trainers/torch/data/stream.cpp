@@ -29,8 +29,7 @@ void throw_collate_error(const stream_shard& shard, std::size_t samples) {
                               samples, " samples of epoch ", shard.epoch));
 }
 
-void throw_shorter_stream(const stream_shard&, std::int64_t found,
-                          std::int64_t taken) {
+void throw_shorter_stream(std::int64_t found, std::int64_t taken) {
   throw_invalid_argument("it ended after ", found, " samples, but ", taken,
                          " were taken of it when its place was saved: the data "
                          "has changed");

@@ -112,8 +112,10 @@ namespace internal {
                                      std::int64_t position);
 [[noreturn]] void throw_collate_error(const stream_shard& shard,
                                       std::size_t samples);
-[[noreturn]] void throw_shorter_stream(const stream_shard& shard,
-                                       std::int64_t found, std::int64_t taken);
+
+/// Throws a `train_error`: a shard of which *taken* samples were taken before
+/// ended after *found* when it was read again.
+[[noreturn]] void throw_shorter_stream(std::int64_t found, std::int64_t taken);
 
 template <class Sample>
 struct stream_item {
@@ -191,7 +193,7 @@ private:
     } else {
       for (std::int64_t i = 0; i < x.position; ++i)
         if (!x.reader->next())
-          throw_shorter_stream(x.shard, i, x.position);
+          throw_shorter_stream(i, x.position);
     }
   }
 

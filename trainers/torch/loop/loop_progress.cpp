@@ -76,7 +76,7 @@ fs::path tensor_file(const fs::path& folder) {
 }
 
 fs::path rank_file(const fs::path& folder, int rank) {
-  return folder / (concat("rank_", rank, ".safetensors"));
+  return folder / concat("rank_", rank, ".safetensors");
 }
 
 bool is_there(const fs::path& path) {

@@ -29,8 +29,6 @@ protected:
 
   virtual void check(epoch_loop& loop, double value) = 0;
 
-  const std::string& monitor() const noexcept { return monitor_; }
-
 private:
   bool checks_train_epochs(const epoch_loop& loop) const;
   double value_in(epoch_loop& loop) const;

@@ -205,21 +205,18 @@ private:
 
 c10::intrusive_ptr<c10d::Backend::Options>
 abortable_group::getBackendOptions() {
-  return call_of_inner {
-    *this
-    } -> getBackendOptions();
+  const call_of_inner group{*this};
+  return group->getBackendOptions();
 }
 
 void abortable_group::setTimeout(std::chrono::milliseconds timeout) {
-  call_of_inner {
-    *this
-    } -> setTimeout(timeout);
+  const call_of_inner group{*this};
+  group->setTimeout(timeout);
 }
 
 std::uint64_t abortable_group::getSequenceNumberForGroup() {
-  return call_of_inner {
-    *this
-    } -> getSequenceNumberForGroup();
+  const call_of_inner group{*this};
+  return group->getSequenceNumberForGroup();
 }
 
 abortable_group::work_ptr

@@ -122,6 +122,17 @@ struct group_ends {
   std::function<void()> close;
 };
 
+/// The segment that this rank shares with the others of its host.
+shared_segment attach_segment(train_context& context) {
+  auto& facts = rank_access{context}.facts();
+  auto segment = value_or_throw(
+    shared_segment::attach(facts.segment, {facts.run_id, facts.attempt}));
+  if (segment.ranks() != facts.local_world_size)
+    refuse(context, ec::protocol, "the shared segment is for ", segment.ranks(),
+           " ranks, this host has ", facts.local_world_size);
+  return segment;
+}
+
 group_ends join_local(train_context& context, const torch_config& config,
                       torch_data_plane& plane,
                       const c10::intrusive_ptr<c10d::Store>& store) {
@@ -134,14 +145,8 @@ group_ends join_local(train_context& context, const torch_config& config,
       context, ec::unsupported,
       "backend local carries CPU tensors only, and this rank has GPUs: use "
       "nccl or gloo");
-  auto& facts = rank_access{context}.facts();
-  auto segment = value_or_throw(
-    shared_segment::attach(facts.segment, {facts.run_id, facts.attempt}));
-  if (segment.ranks() != context.world_size())
-    refuse(context, ec::protocol, "the shared segment is for ", segment.ranks(),
-           " ranks, the attempt has ", context.world_size());
   auto member = c10::make_intrusive<local_group>(
-    std::move(segment), context.rank(), config.timeout,
+    attach_segment(context), context.rank(), config.timeout,
     rank_access{context}.link().activity());
   plane.group = group_of(store, member, plane, c10d::ProcessGroup::CUSTOM);
   return {[member](const error& reason) { member->abort(reason); },
@@ -157,12 +162,7 @@ shared_segment segment_of_host(train_context& context) {
     refuse(context, ec::unsupported,
            "backend hierarchical needs shared memory between the ranks of a "
            "host");
-  auto segment = value_or_throw(
-    shared_segment::attach(facts.segment, {facts.run_id, facts.attempt}));
-  if (segment.ranks() != facts.local_world_size)
-    refuse(context, ec::protocol, "the shared segment is for ", segment.ranks(),
-           " ranks, this host has ", facts.local_world_size);
-  return segment;
+  return attach_segment(context);
 }
 
 /// How this rank's connections to other hosts are secured, if it leads its own.

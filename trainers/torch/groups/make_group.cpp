@@ -1,8 +1,8 @@
 #include "troupe/trainers/torch/groups/make_group.hpp"
 
 #include <algorithm>
-#include <future>
 #include <memory>
+#include <vector>
 
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/StringUtil.h>
@@ -10,6 +10,7 @@
 
 #include "troupe/runtime/process/descriptor.hpp"
 #include "troupe/runtime/process/forked_process.hpp"
+#include "troupe/runtime/rank_names.hpp"
 #include "troupe/runtime/text.hpp"
 #include "troupe/runtime/timing.hpp"
 #include "troupe/trainers/rank_link.hpp"
@@ -96,11 +97,11 @@ void meet(train_context& context, c10d::Store& store,
   } catch (const train_error& e) {
     if (e.reason().code != ec::timeout)
       throw;
-    std::string missing;
+    std::vector<int> missing;
     for (int rank = 0; rank < context.world_size(); ++rank)
       if (!store.check({key(rank)}))
-        append_item(missing, rank);
-    refuse(context, ec::timeout, "rank ", missing,
+        missing.push_back(rank);
+    refuse(context, ec::timeout, rank_list(missing),
            " did not join the group within ", duration_text(timeout));
   }
 }

@@ -10,6 +10,7 @@
 
 #include "troupe/runtime/process/shared_segment.hpp"
 #include "troupe/runtime/process/usable_cores.hpp"
+#include "troupe/runtime/rank_names.hpp"
 #include "troupe/runtime/text.hpp"
 #include "troupe/runtime/timing.hpp"
 #include "troupe/trainers/torch/groups/reduction.hpp"
@@ -268,12 +269,12 @@ error segment_exchange::failure_of(int peer, bool timed_out) const {
             c10::str(here, " failed: rank ", first_ + peer,
                      " has left the group (",
                      std::string{segment_.rank(peer).left()}, ")")};
-  auto missing = std::to_string(first_ + peer);
+  std::vector<int> missing{first_ + peer};
   for (int i = peer + 1; i < ranks(); ++i)
     if (i != rank_ && !segment_.rank(i).reached(step_))
-      missing += c10::str(", ", first_ + i);
+      missing.push_back(first_ + i);
   return {ec::timeout,
-          c10::str(here, ": rank ", missing, " did not arrive within ",
+          c10::str(here, ": ", rank_list(missing), " did not arrive within ",
                    duration_text(timeout_))};
 }
 

@@ -5,6 +5,7 @@
 
 #include <ATen/ATen.h>
 
+#include "troupe/runtime/rank_names.hpp"
 #include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
@@ -234,16 +235,17 @@ at::Tensor metric_synchronization::all_gather(at::Tensor mine) const {
 void metric_synchronization::check_signatures(
   const at::Tensor& signatures) const {
   auto first = signatures[0].item<std::int64_t>();
-  std::string others;
-  for (std::int64_t rank = 1; rank < signatures.size(0); ++rank)
+  std::vector<int> others;
+  for (int rank = 1; rank < signatures.size(0); ++rank)
     if (signatures[rank].item<std::int64_t>() != first)
-      others += c10::str(others.empty() ? "rank " : ", rank ", rank);
+      others.push_back(rank);
   if (others.empty())
     return;
   auto mine = joined(members_, ", ", [](auto* x) { return x->name(); });
   throw train_error{
     {ec::invalid_argument,
-     c10::str(others, ": other metrics or options than on rank 0; rank ",
+     c10::str(rank_list(others),
+              ": other metrics or options than on rank 0; rank ",
               plane_.group->getRank(), " computes ", mine)}};
 }
 

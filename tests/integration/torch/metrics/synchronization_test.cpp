@@ -126,7 +126,7 @@ TEST(synchronization_test, names_the_ranks_with_other_metrics) {
     scores.synchronize_over(plane);
     scores.compute();
   });
-  EXPECT_THAT(failures, Each(HasSubstr("rank 1, rank 2: other metrics")));
+  EXPECT_THAT(failures, Each(HasSubstr("ranks 1, 2: other metrics")));
   EXPECT_THAT(failures[0], HasSubstr("rank 0 computes mean_squared_error, "
                                      "mean_absolute_error"));
 }

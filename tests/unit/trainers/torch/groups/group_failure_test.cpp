@@ -62,7 +62,7 @@ TEST(group_failure_test, a_timeout_names_all_ranks_that_are_missing) {
   EXPECT_EQ(reason.code, ec::timeout);
   EXPECT_TRUE(mentions(reason, "rank 1: all-reduce 1 of 8 elements of Float"))
     << reason.message;
-  EXPECT_TRUE(mentions(reason, "rank 0, 3 did not arrive within 30 ms"))
+  EXPECT_TRUE(mentions(reason, "ranks 0, 3 did not arrive within 30 ms"))
     << reason.message;
   EXPECT_TRUE(segment.activity(1).gave_up_collective());
   EXPECT_FALSE(segment.activity(2).gave_up_collective());

@@ -223,7 +223,7 @@ TEST_F(make_group_test, gloo_names_the_ranks_that_do_not_come) {
   auto reason = refusal(store_, facts(1, 3, false),
                         {.backend = backend::gloo, .timeout = 30ms});
   EXPECT_EQ(reason.code, ec::timeout);
-  EXPECT_NE(reason.message.find("rank 0, 2 did not join"), std::string::npos)
+  EXPECT_NE(reason.message.find("ranks 0, 2 did not join"), std::string::npos)
     << reason.message;
 }
 

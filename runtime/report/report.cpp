@@ -6,7 +6,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "troupe/runtime/report/rank_wait.hpp"
+#include "troupe/runtime/rank_names.hpp"
 #include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "troupe/runtime/report/rank_wait.hpp"
+#include "troupe/runtime/rank_names.hpp"
 #include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {

@@ -8,7 +8,6 @@
 
 #include "tools/troupe/runs.hpp"
 #include "tools/troupe/verbs.hpp"
-#include "troupe/callbacks/console.hpp"
 #include "troupe/callbacks/report_page/journal_digest.hpp"
 #include "troupe/runtime/near_names.hpp"
 #include "troupe/runtime/run_layout.hpp"

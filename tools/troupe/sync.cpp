@@ -16,7 +16,6 @@
 
 #include "tools/troupe/output.hpp"
 #include "tools/troupe/verbs.hpp"
-#include "troupe/callbacks/console.hpp"
 #include "troupe/callbacks/status_text.hpp"
 #include "troupe/callbacks/trackers/all_trackers.hpp"
 #include "troupe/callbacks/tracking/sink_thread.hpp"

@@ -6,7 +6,6 @@
 
 #include "troupe/callbacks/tracking/tracker.hpp"
 #include "troupe/runtime/config/rank_shares.hpp"
-#include "troupe/runtime/hosts/host_plan.hpp"
 #include "troupe/runtime/process/usable_cores.hpp"
 #include "troupe/runtime/text.hpp"
 #include "troupe/trainers/launch.hpp"

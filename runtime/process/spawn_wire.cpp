@@ -132,8 +132,8 @@ expected<spawn_message> make_start(std::uint64_t id, spawn_request request) {
   if (request.descriptors.size() > max_spawn_descriptors)
     return failure(ec::spawn,
                    concat(request.descriptors.size(),
-                          " descriptors for a rank are over the limit "
-                          "of 200"));
+                          " descriptors for a rank are over the limit of ",
+                          max_spawn_descriptors));
   spawn_message result;
   for (int standard : {STDOUT_FILENO, STDERR_FILENO}) {
     TROUPE_TRY(auto output, open_output(request, standard));

@@ -6,6 +6,7 @@
 
 #include "troupe/callbacks/console.hpp"
 #include "troupe/callbacks/console_progress.hpp"
+#include "troupe/runtime/counted.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/store/result.hpp"
 #include "troupe/runtime/text.hpp"
@@ -72,10 +73,6 @@ std::string hanging(const std::string& text, std::size_t indent) {
 }
 
 } // namespace
-
-std::string counted(std::uint64_t n, const char* noun) {
-  return concat(n, ' ', noun, (n == 1 ? "" : "s"));
-}
 
 std::string elapsed_text(double seconds) {
   std::array<char, 48> text{};

@@ -14,9 +14,6 @@ struct result;
 
 namespace troupe::internal {
 
-/// "1 report", "2 reports".
-std::string counted(std::uint64_t n, const char* noun);
-
 /// Seconds, human-readable: "4.2 s", "1:05", "2:00:09".
 std::string elapsed_text(double seconds);
 

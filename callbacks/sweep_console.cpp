@@ -7,6 +7,7 @@
 
 #include "troupe/callbacks/console.hpp"
 #include "troupe/callbacks/status_text.hpp"
+#include "troupe/runtime/counted.hpp"
 #include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {

@@ -12,7 +12,7 @@
 #include "troupe/callbacks/report_page/html_page.hpp"
 #include "troupe/callbacks/report_page/page_data.hpp"
 #include "troupe/callbacks/report_page/page_text.hpp"
-#include "troupe/callbacks/status_text.hpp"
+#include "troupe/runtime/counted.hpp"
 #include "troupe/runtime/storage/json.hpp"
 #include "troupe/runtime/text.hpp"
 

@@ -13,6 +13,7 @@
 #include "troupe/callbacks/report_page/chart_data.hpp"
 #include "troupe/callbacks/report_page/page_text.hpp"
 #include "troupe/callbacks/status_text.hpp"
+#include "troupe/runtime/counted.hpp"
 #include "troupe/runtime/storage/json.hpp"
 #include "troupe/runtime/store/retention.hpp"
 #include "troupe/runtime/text.hpp"

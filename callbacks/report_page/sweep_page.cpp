@@ -6,7 +6,7 @@
 
 #include "troupe/callbacks/report_page/html_page.hpp"
 #include "troupe/callbacks/report_page/page_text.hpp"
-#include "troupe/callbacks/status_text.hpp"
+#include "troupe/runtime/counted.hpp"
 #include "troupe/runtime/run_layout.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/storage/json.hpp"

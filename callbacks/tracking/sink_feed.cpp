@@ -4,7 +4,7 @@
 
 #include <unistd.h>
 
-#include "troupe/callbacks/status_text.hpp"
+#include "troupe/runtime/counted.hpp"
 #include "troupe/runtime/failpoint.hpp"
 #include "troupe/runtime/process/secrets.hpp"
 #include "troupe/runtime/run_layout.hpp"

@@ -10,7 +10,7 @@
 #include <stop_token>
 #include <utility>
 
-#include "troupe/callbacks/status_text.hpp"
+#include "troupe/runtime/counted.hpp"
 #include "troupe/runtime/process/threads.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "troupe/runtime/counted.hpp"
 #include "troupe/runtime/hosts/slurm_job.hpp"
 #include "troupe/runtime/text.hpp"
 #include "troupe/runtime/whole_number.hpp"
@@ -23,7 +24,7 @@ std::vector<std::string> names_of(const std::vector<host_entry>& hosts) {
 }
 
 std::string count_text(const std::vector<host_entry>& hosts) {
-  return concat(hosts.size(), hosts.size() == 1 ? " host (" : " hosts (",
+  return concat(counted(hosts.size(), "host"), " (",
                 to_short_text(names_of(hosts)), ')');
 }
 

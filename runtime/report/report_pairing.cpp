@@ -4,18 +4,11 @@
 #include <string>
 #include <utility>
 
+#include "troupe/runtime/counted.hpp"
 #include "troupe/runtime/report/report.hpp"
 #include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
-
-namespace {
-
-std::string counted_reports(std::uint64_t n) {
-  return concat(n, (n == 1 ? " report" : " reports"));
-}
-
-} // namespace
 
 report_pairing::report_pairing(int world_size, std::uint64_t first_index)
   : ranks_(static_cast<std::size_t>(world_size)), first_(first_index),
@@ -59,7 +52,7 @@ expected<void> report_pairing::admit(const rank_report& x) const {
   // One more than without barrier: the report with a barrier after them.
   if (queue.pending.size() > static_cast<std::size_t>(max_reports_ahead))
     return failure(ec::protocol, rank_name(x.rank) + " is more than "
-                                   + counted_reports(max_reports_ahead)
+                                   + counted(max_reports_ahead, "report")
                                    + " ahead of the slowest rank");
   return {};
 }
@@ -78,7 +71,7 @@ expected<void> report_pairing::check_ended() const {
       return failure(
         ec::rank_failed,
         concat(rank_name(static_cast<int>(i)), " ended its loop after ",
-               counted_reports(ranks_[i].sent), ", ", rank_list(waiting),
+               counted(ranks_[i].sent, "report"), ", ", rank_list(waiting),
                (waiting.size() == 1 ? " waits" : " wait"), " with report ",
                lacking));
   }

@@ -1,5 +1,6 @@
 #include "troupe/runtime/run/stop_judge.hpp"
 
+#include "troupe/runtime/counted.hpp"
 #include "troupe/runtime/process/secrets.hpp"
 #include "troupe/runtime/text.hpp"
 
@@ -74,8 +75,8 @@ stop_judge::reason_of(const report_batch& x,
 std::optional<std::string> stop_judge::reason_of(std::uint64_t reports) const {
   if (!config_.reports || reports < *config_.reports)
     return std::nullopt;
-  return concat("it has ", reports, (reports == 1 ? " report" : " reports"),
-                "; run.stop.reports is ", *config_.reports);
+  return concat("it has ", counted(reports, "report"), "; run.stop.reports is ",
+                *config_.reports);
 }
 
 std::vector<std::string> stop_judge::complaints() const {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "troupe/runtime/counted.hpp"
 #include "troupe/runtime/run_layout.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/store/result.hpp"
@@ -215,9 +216,8 @@ expected<attempt_start> run_store::begin_attempt() {
 void run_store::show_start(const attempt_start& x) {
   if (!x.resume && x.first_report == 0)
     return; // There is nothing to resume.
-  auto count = std::to_string(x.first_report);
-  auto text = concat("attempt ", x.attempt, " resumes after ", count,
-                     (x.first_report == 1 ? " report" : " reports"));
+  auto text = concat("attempt ", x.attempt, " resumes after ",
+                     counted(x.first_report, "report"));
   text += x.resume ? concat(" from ", x.resume->data.name(), ", which report ",
                             x.resume->index, " saved")
                    : ", without a checkpoint";

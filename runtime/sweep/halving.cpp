@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "troupe/runtime/counted.hpp"
 #include "troupe/runtime/metrics/metrics.hpp"
 #include "troupe/runtime/text.hpp"
 
@@ -60,8 +61,7 @@ void halving::restore(const entry& x) {
 }
 
 std::string halving::reason_of(const entry& x) const {
-  auto reports = reports_of(x.rung);
-  return concat("after ", reports, reports == 1 ? " report, " : " reports, ",
+  return concat("after ", counted(reports_of(x.rung), "report"), ", ",
                 to_string(metric_value{x.value}),
                 " is not among the best 1 in ", options_.reduction, " of ",
                 rungs_[x.rung].size(), " trials");

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "troupe/runtime/counted.hpp"
 #include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
@@ -160,7 +161,7 @@ bool sweep_ledger::is_hopeless() const {
 std::optional<error> sweep_ledger::reason_to_end() const {
   if (is_hopeless())
     return error{ec::rank_failed,
-                 concat(failed_now_, failed_now_ == 1 ? " trial" : " trials",
+                 concat(counted(failed_now_, "trial"),
                         " failed and none has finished, so the sweep ends "
                         "(sweep_options::max_failed_trials is ",
                         *rules_.max_failed_trials, "); the first, ",

@@ -7,6 +7,7 @@
 #include "troupe/callbacks/status_text.hpp"
 #include "troupe/callbacks/tracking/tracked_run.hpp"
 #include "troupe/runtime/checkpoint/manifest.hpp"
+#include "troupe/runtime/counted.hpp"
 #include "troupe/runtime/run_layout.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/store/journal_reader.hpp"

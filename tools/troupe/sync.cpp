@@ -16,10 +16,10 @@
 
 #include "tools/troupe/output.hpp"
 #include "tools/troupe/verbs.hpp"
-#include "troupe/callbacks/status_text.hpp"
 #include "troupe/callbacks/trackers/all_trackers.hpp"
 #include "troupe/callbacks/tracking/sink_thread.hpp"
 #include "troupe/callbacks/tracking/tracked_run.hpp"
+#include "troupe/runtime/counted.hpp"
 #include "troupe/runtime/run_layout.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/store/run_folder.hpp"

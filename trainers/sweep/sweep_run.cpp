@@ -8,7 +8,7 @@
 #include "troupe/actors/compat/messaging.hpp"
 #include "troupe/actors/protocol/type_ids.hpp"
 #include "troupe/callbacks/report_page/sweep_page.hpp"
-#include "troupe/callbacks/status_text.hpp"
+#include "troupe/runtime/counted.hpp"
 #include "troupe/runtime/run_layout.hpp"
 #include "troupe/runtime/store/journal_reader.hpp"
 #include "troupe/runtime/text.hpp"

@@ -4,6 +4,7 @@
 #include <exception>
 #include <ranges>
 
+#include "troupe/runtime/path_component.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/text.hpp"
 
@@ -48,9 +49,7 @@ std::string missing_text(const std::string& name, const fs::path& folder) {
 } // namespace
 
 void internal::check_object_name(const std::string& name) {
-  auto bad = [](unsigned char c) { return c == '/' || c < 0x20 || c == 0x7f; };
-  if (name.empty() || name.starts_with('.') || name.size() > 200
-      || std::ranges::any_of(name, bad))
+  if (name.starts_with('.') || !is_path_component(name))
     throw train_error{{ec::invalid_argument,
                        "an object cannot be saved as '" + name
                          + "': its name is that of a file, without '/' and "

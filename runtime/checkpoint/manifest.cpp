@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "troupe/runtime/path_component.hpp"
 #include "troupe/runtime/storage/checksum.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/storage/json_fields.hpp"
@@ -13,10 +14,9 @@
 namespace troupe::internal {
 
 expected<void> validate_checkpoint_name(const std::string& name) {
-  auto bad = [](unsigned char c) { return c == '/' || c < 0x20 || c == 0x7f; };
   if (name.empty())
     return failure(ec::invalid_argument, "a checkpoint's name is empty");
-  if (name[0] == '.' || name.size() > 200 || std::ranges::any_of(name, bad))
+  if (name[0] == '.' || !is_path_component(name))
     return failure(ec::invalid_argument,
                    "the checkpoint name '" + name.substr(0, 200)
                      + "' is not one path component: no '/', no control "

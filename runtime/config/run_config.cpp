@@ -10,6 +10,7 @@
 #include <system_error>
 
 #include "troupe/runtime/environment.hpp"
+#include "troupe/runtime/path_component.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/text.hpp"
 #include "troupe/runtime/timing.hpp"
@@ -42,11 +43,9 @@ expected<void> validate(const checkpoint_config& x) {
 namespace {
 
 expected<void> validate_name(const std::string& name) {
-  auto bad = [](unsigned char c) { return c == '/' || c < 0x20 || c == 0x7f; };
   if (name.empty())
     return failure(ec::invalid_config, "run.name is empty");
-  if (name == "." || name == ".." || name.size() > 200
-      || std::any_of(name.begin(), name.end(), bad))
+  if (!is_path_component(name))
     return failure(ec::invalid_config,
                    "run.name '" + name
                      + "' is not one path component: no '/', no control "

@@ -60,12 +60,36 @@ expected<fs::path> resolved_storage(const run_config& x) {
   });
 }
 
-expected<void> validate_preemption(const run_config& x) {
-  if (x.stop_grace.count() < 0)
-    return failure(ec::invalid_config, "run.stop_grace must be >= 0");
-  if (x.sender_grace && x.sender_grace->count() < 0)
-    return failure(ec::invalid_config,
-                   "run.sender_grace must be >= 0 or unset");
+/// A time that a user sets.
+struct limit_rule {
+  const char* name;
+  std::optional<std::chrono::milliseconds> value;
+  const char* range; ///< "> 0" or ">= 0", and " or unset" if it may be.
+};
+
+expected<void> validate_limits(const run_config& x) {
+  const limit_rule rules[] = {
+    {"callback_timeout", x.callback_timeout, ">= 0"},
+    {"callback_limit", x.callback_limit, "> 0 or unset"},
+    {"report_timeout", x.report_timeout, "> 0 or unset"},
+    {"hang_timeout", x.hang_timeout, "> 0 or unset"},
+    {"start_timeout", x.start_timeout, "> 0"},
+    {"stop_timeout", x.stop_timeout, ">= 0"},
+    {"exit_timeout", x.exit_timeout, ">= 0"},
+    {"stop_grace", x.stop_grace, ">= 0"},
+    {"sender_grace", x.sender_grace, ">= 0 or unset"},
+  };
+  for (auto& [name, value, range] : rules) {
+    auto takes_zero = std::string_view{range}.starts_with(">=");
+    if (value && value->count() < (takes_zero ? 0 : 1))
+      return failure(ec::invalid_config,
+                     concat("run.", name, " must be ", range, ", got ",
+                            duration_text(*value)));
+  }
+  return {};
+}
+
+expected<void> validate_signals(const run_config& x) {
   for (auto signal : x.preempt_signals)
     if (signal < 1 || signal > 64 || signal == SIGKILL || signal == SIGSTOP)
       return failure(
@@ -119,22 +143,7 @@ expected<void> validate(const run_config& x) {
     return failure(
       ec::invalid_config,
       concat("run.callback_queue must be >= 1, got ", x.callback_queue));
-  if (x.callback_timeout.count() < 0)
-    return failure(ec::invalid_config, "run.callback_timeout must be >= 0");
-  if (x.callback_limit && x.callback_limit->count() <= 0)
-    return failure(ec::invalid_config,
-                   "run.callback_limit must be > 0 or unset");
-  if (x.report_timeout && x.report_timeout->count() <= 0)
-    return failure(ec::invalid_config,
-                   "run.report_timeout must be > 0 or unset");
-  if (x.hang_timeout && x.hang_timeout->count() <= 0)
-    return failure(ec::invalid_config, "run.hang_timeout must be > 0 or unset");
-  if (x.start_timeout.count() <= 0)
-    return failure(ec::invalid_config, "run.start_timeout must be > 0");
-  if (x.stop_timeout.count() < 0)
-    return failure(ec::invalid_config, "run.stop_timeout must be >= 0");
-  if (x.exit_timeout.count() < 0)
-    return failure(ec::invalid_config, "run.exit_timeout must be >= 0");
+  TROUPE_TRY_VOID(validate_limits(x));
   for (auto& [name, value] : x.worker_env)
     if (name.empty() || (name + value).find('\0') != name.npos
         || name.find('=') != name.npos)
@@ -143,7 +152,7 @@ expected<void> validate(const run_config& x) {
                        + "': the name of a variable cannot be empty or contain "
                          "'=', and neither name nor value can contain a zero "
                          "byte");
-  TROUPE_TRY_VOID(validate_preemption(x));
+  TROUPE_TRY_VOID(validate_signals(x));
   if (auto grace = sender_grace_of_host(); !x.sender_grace && !grace)
     return tl::unexpected{grace.error()};
   return validate(x.checkpoint);

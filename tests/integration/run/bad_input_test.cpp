@@ -182,10 +182,10 @@ INSTANTIATE_TEST_SUITE_P(
     bad_input{
       "timeout",
       [](auto& x) { x.run.report_timeout = std::chrono::milliseconds{0}; },
-      "report_timeout"},
+      "run.report_timeout must be > 0 or unset, got 0 ms"},
     bad_input{"grace",
               [](auto& x) { x.run.stop_grace = std::chrono::milliseconds{-1}; },
-              "stop_grace"},
+              "run.stop_grace must be >= 0, got -1 ms"},
     bad_input{"signal", [](auto& x) { x.run.preempt_signals = {SIGKILL}; },
               "preempt_signals has 9"},
     bad_input{

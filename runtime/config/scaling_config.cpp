@@ -159,7 +159,9 @@ expected<void> check_most_hosts(const scaling_config& x,
 expected<void> check_host_limits(const scaling_config& x) {
   using namespace std::chrono_literals;
   if (x.join_timeout <= 0ms)
-    return failure(ec::invalid_config, "scaling.join_timeout must be > 0");
+    return failure(ec::invalid_config,
+                   concat("scaling.join_timeout must be > 0, got ",
+                          duration_text(x.join_timeout)));
   // Exact: a rounded `duration_text` may be a value that is allowed.
   auto refuse = [](const char* name, std::chrono::milliseconds got,
                    std::string why) {

@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "troupe/runtime/text.hpp"
+
 namespace troupe::internal {
 
 expected<void> validate(const stop_config& x) {
@@ -22,7 +24,7 @@ expected<void> validate(const stop_config& x) {
   if (x.reports && *x.reports < 1)
     return refuse("reports must be >= 1 or unset, got 0");
   if (x.time && x.time->count() <= 0)
-    return refuse("time must be > 0 or unset");
+    return refuse("time must be > 0 or unset, got " + duration_text(*x.time));
   return {};
 }
 

@@ -109,6 +109,10 @@ TEST(scaling_config_test, refuses_limits_of_hosts_that_cannot_hold) {
   EXPECT_EQ(
     ok.error().message,
     "scaling.join_timeout is 31536000001 ms, but must be at most a year");
+  x.join_timeout = 0ms;
+  ok = validate(x, {4, 0});
+  ASSERT_FALSE(ok);
+  EXPECT_EQ(ok.error().message, "scaling.join_timeout must be > 0, got 0 ms");
 }
 
 TEST(scaling_config_test, refuses_more_ranks_and_hosts_than_a_run_can_have) {

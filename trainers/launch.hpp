@@ -22,7 +22,8 @@ struct launch_arguments {
 };
 
 /// Reads the arguments up to a `--`. `ec::invalid_config` if one of these
-/// options lacks its value, has an invalid one, or has two.
+/// options lacks its value or has an invalid one, or if `--hosts` or
+/// `--make-tickets` is given twice.
 expected<launch_arguments> read_launch_arguments(int argc,
                                                  const char* const* argv);
 

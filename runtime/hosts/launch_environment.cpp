@@ -231,8 +231,7 @@ private:
     else
       result.found =
         concat("TROUPE_DRIVER=", address, ": this is process ", local,
-               " of its host, which has an agent already; it "
-               "ends");
+               " of its host, which has an agent already; it ends");
     return result;
   }
 

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include "numbers.hpp"
 #include "refusal.hpp"
 #include "troupe/trainers/torch/metrics/aggregation.hpp"
 #include "troupe/trainers/torch/metrics/regression/errors.hpp"
@@ -19,10 +20,6 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
-
-at::Tensor numbers(std::vector<double> x) {
-  return torch::tensor(x, torch::kDouble);
-}
 
 std::vector<double> values(const at::Tensor& x) {
   auto y = x.to(torch::kDouble).contiguous();

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include "numbers.hpp"
 #include "refusal.hpp"
 #include "troupe/torch.hpp"
 #include "warnings.hpp"
@@ -23,10 +24,6 @@ using testing::IsEmpty;
 
 constexpr auto nan = std::numeric_limits<double>::quiet_NaN();
 constexpr auto infinity = std::numeric_limits<double>::infinity();
-
-at::Tensor numbers(std::vector<double> x) {
-  return torch::tensor(x, torch::kDouble);
-}
 
 const auto p = numbers({2.5, 0, 2, 8});
 const auto t = numbers({3, -0.5, 2, 7});

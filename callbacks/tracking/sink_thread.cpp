@@ -42,11 +42,13 @@ std::string unsent_text(const sink_feed& feed) {
     if (auto gone = gone_text(feed); !gone.empty())
       return text + gone;
   if (unsent && *unsent == 0) {
-    if (feed.may_repeat())
-      return text
-             + "all is sent, and may be sent again: " + feed.trouble().message;
     auto refused = feed.refused();
-    return refused.empty() ? refused : text + refused;
+    if (!feed.may_repeat())
+      return refused.empty() ? refused : text + refused;
+    text += "all is sent, and may be sent again";
+    if (auto& trouble = feed.trouble())
+      text += ": " + trouble.message;
+    return refused.empty() ? text : text + "; " + refused;
   }
   auto file = feed.target().file();
   if (!unsent)

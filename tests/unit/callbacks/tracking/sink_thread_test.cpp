@@ -210,6 +210,26 @@ TEST_F(sink_thread_test, says_that_records_may_be_sent_again) {
   EXPECT_THAT(unsent[0], HasSubstr("may be sent again: cannot replace"));
 }
 
+TEST_F(sink_thread_test, says_what_was_refused_where_others_may_be_sent_again) {
+  report(0);
+  auto place = store->path() / "sinks" / "recorded.offset";
+  target->answer = [&](std::span<const tracker_record> x) -> sink_result {
+    if (x.empty() || !std::holds_alternative<journaled_batch>(x.back().content))
+      return {};
+    if (x.size() == 1) {
+      fs::remove(place);
+      fs::create_directory(place);
+    }
+    return sink_fails(sink_failure::kind::rejected, {ec::protocol, "no"});
+  };
+  auto trackers =
+    start({.failing_timeout = std::chrono::milliseconds{0}}).value();
+  auto unsent = trackers->finish();
+  ASSERT_EQ(unsent.size(), 1u);
+  EXPECT_THAT(unsent[0], HasSubstr("may be sent again: cannot replace"));
+  EXPECT_THAT(unsent[0], HasSubstr("1 record was refused"));
+}
+
 TEST_F(sink_thread_test, leaves_a_tracker_behind_that_does_not_return) {
   std::counting_semaphore<> hangs{0};
   std::latch over{1};

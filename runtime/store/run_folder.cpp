@@ -80,7 +80,7 @@ expected<void> refuse_other_owner(const held_folder& folder) {
                  concat("the folder ", folder.path().string(),
                         " belongs to user ", found.st_uid,
                         ", and this process runs as user ", ::geteuid(),
-                        ": choose another run.name or storage_path"));
+                        ": choose another name or storage_path"));
 }
 
 expected<std::optional<run_claim>> latest_claim(const fs::path& run) {

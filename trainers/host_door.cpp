@@ -14,6 +14,7 @@
 #include "troupe/actors/door/door.hpp"
 #include "troupe/actors/door/ticket.hpp"
 #include "troupe/actors/door/tls_link.hpp"
+#include "troupe/actors/transport/connect.hpp"
 #include "troupe/actors/transport/private_endpoint.hpp"
 #include "troupe/actors/transport/resumable_link.hpp"
 #include "troupe/runtime/process/descriptor.hpp"
@@ -76,15 +77,16 @@ std::string address_text(const std::vector<std::string>& addresses,
 /// Any thread.
 class host_door::receiver {
 public:
-  explicit receiver(std::chrono::milliseconds lost_after)
-    : lost_after_(lost_after) {}
+  receiver(std::chrono::milliseconds lost_after, time_function now)
+    : lost_after_(lost_after), now_(std::move(now)) {}
 
   /// Connections that came before go there now.
   void admit(private_endpoint& endpoint) {
     std::lock_guard guard{mutex_};
     endpoint_ = &endpoint;
-    for (auto& [id, first] : std::exchange(early_, {}))
-      begin_link(id, std::move(first));
+    drop_abandoned();
+    for (auto& [id, early] : std::exchange(early_, {}))
+      begin_link(id, std::move(early.first));
   }
 
   bool has_link(const link_id& id) {
@@ -98,6 +100,7 @@ public:
   void add(std::unique_ptr<tls_channel> client, const door_greeting& x) {
     std::unique_lock lock{mutex_};
     std::erase_if(links_, [](auto& link) { return link.second.expired(); });
+    drop_abandoned();
     auto found = links_.find(x.link);
     auto link = found == links_.end() ? nullptr : found->second.lock();
     if (x.resumes && link) {
@@ -105,13 +108,15 @@ public:
       link->connect(link_over(std::move(client), x));
     } else if (auto early = early_.find(x.link);
                x.resumes && early != early_.end()) {
-      early->second = link_over(std::move(client), x); // Nothing was sent.
+      early->second.first = link_over(std::move(client), x);
+      // Nothing was sent over the one before.
     } else if (x.resumes || link || is_over_) {
       return; // Closes it.
     } else if (endpoint_) {
       begin_link(x.link, link_over(std::move(client), x));
     } else if (early_.size() < max_early) {
-      early_.emplace(x.link, link_over(std::move(client), x));
+      early_.emplace(x.link,
+                     early_link{link_over(std::move(client), x), now_()});
     }
   }
 
@@ -142,8 +147,22 @@ private:
     return result;
   }
 
-  /// Connections that wait for the endpoint; more are closed.
+  /// A connection that waits for the endpoint.
+  struct early_link {
+    std::unique_ptr<byte_link> first;
+    std::chrono::steady_clock::time_point since;
+  };
+
+  /// How many may wait; more are closed.
   static constexpr std::size_t max_early = 1024;
+
+  /// An agent gives a connection up that was not answered on, and calls again.
+  /// What it leaves must not keep others out, nor take all descriptors.
+  void drop_abandoned() {
+    std::erase_if(early_, [limit = now_() - 2 * connect_timeout](auto& x) {
+      return x.second.since < limit;
+    });
+  }
 
   void begin_link(const link_id& id, std::unique_ptr<byte_link> first) {
     std::shared_ptr<link_switch> next{new link_switch,
@@ -157,10 +176,11 @@ private:
   }
 
   const std::chrono::milliseconds lost_after_;
+  const time_function now_;
   std::mutex mutex_;
   bool is_over_ = false;
   private_endpoint* endpoint_ = nullptr;
-  std::map<link_id, std::unique_ptr<byte_link>> early_;
+  std::map<link_id, early_link> early_;
   std::map<link_id, std::weak_ptr<link_switch>> links_;
   std::shared_ptr<const wake_event> link_ended_ =
     std::make_shared<const wake_event>();
@@ -195,9 +215,10 @@ const std::string& host_door::address() const noexcept {
 
 expected<std::unique_ptr<host_door>>
 host_door::open(const std::string& run_id, const fs::path& tickets,
-                std::chrono::milliseconds lost_after, note_function note) {
+                std::chrono::milliseconds lost_after, note_function note,
+                time_function now) {
   auto x = std::make_unique<parts>();
-  x->to = std::make_shared<receiver>(lost_after);
+  x->to = std::make_shared<receiver>(lost_after, std::move(now));
   door_args args;
   args.link = driver_limits(lost_after);
   if (tickets.empty()) {

@@ -17,16 +17,18 @@ class private_endpoint;
 class host_door {
 public:
   using note_function = std::function<void(std::string)>;
+  using time_function = std::function<std::chrono::steady_clock::time_point()>;
 
   /// Opens a port that is free, for certificates of this start of the run; or
   /// the port of the driver's ticket in *tickets*, see `read_ticket_of`, unless
   /// that is empty. A connection that breaks because nothing comes any more is
   /// resumed for up to *lost_after* (`scaling_config`). *note* gets a line
-  /// about each connection that was refused. `ec::unsupported` if this build
-  /// has no OpenSSL.
+  /// about each connection that was refused; *now* dates those that come before
+  /// `admit`. `ec::unsupported` if this build has no OpenSSL.
   static expected<std::unique_ptr<host_door>>
   open(const std::string& run_id, const fs::path& tickets,
-       std::chrono::milliseconds lost_after, note_function note);
+       std::chrono::milliseconds lost_after, note_function note,
+       time_function now = std::chrono::steady_clock::now);
 
   /// Whether `admit` may write the ticket to *path*: there is no other file.
   static expected<bool> has_place_for_ticket(const fs::path& path);

@@ -30,10 +30,9 @@ const std::string& host_door::address() const noexcept {
   return parts_->address;
 }
 
-expected<std::unique_ptr<host_door>> host_door::open(const std::string&,
-                                                     const fs::path&,
-                                                     std::chrono::milliseconds,
-                                                     note_function) {
+expected<std::unique_ptr<host_door>>
+host_door::open(const std::string&, const fs::path&, std::chrono::milliseconds,
+                note_function, time_function) {
   return failure(ec::unsupported, std::string{needs_openssl});
 }
 

@@ -5,6 +5,8 @@
 
 #include <sys/socket.h>
 
+#include <atomic>
+#include <chrono>
 #include <functional>
 #include <future>
 #include <memory>
@@ -107,6 +109,27 @@ TEST_F(host_door_test, an_agent_that_got_no_answer_comes_again) {
   auto lost = dialed();
   ASSERT_TRUE(door->admit(*endpoint, {}));
   EXPECT_EQ(ask(link_over(dialed().channel)), "hello");
+}
+
+// An agent calls again after a while, and its driver may take no one for long.
+TEST_F(host_door_test, keeps_no_connection_of_an_agent_that_has_called_again) {
+  std::atomic<int> seconds = 0;
+  auto now = [&seconds] {
+    return std::chrono::steady_clock::time_point{
+      std::chrono::seconds{seconds.load()}};
+  };
+  auto late = *host_door::open("run2", {}, 10s, {}, now);
+  own = *parse_ticket(late->ticket_text(), host_role::agent);
+  own.addresses = {"127.0.0.1"};
+  auto first = dialed();
+  // The door takes one after the other: it has the first one by then.
+  auto second = dialed();
+  seconds = 21;
+  auto last = dialed();
+  EXPECT_EQ(hear(*first.channel), "");
+  EXPECT_EQ(first.channel->failure().cause, channel_fault::closed);
+  ASSERT_TRUE(late->admit(*endpoint, {}));
+  EXPECT_EQ(ask(link_over(std::move(last.channel))), "hello");
 }
 
 class closed_connection_test : public host_door_test {

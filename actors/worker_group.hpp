@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <string>
 #include <vector>
 
 #include <caf/actor_addr.hpp>
@@ -320,8 +321,9 @@ struct worker_group_state {
   std::vector<host_agent_actor> agents_without_place;
   bool leaving = false;
   caf::error leaving_for; ///< `unfinished`; `caf::none`: the run finished.
-  std::set<caf::actor_addr> watched;    ///< Agents of other hosts.
-  std::set<caf::actor_addr> introduced; ///< Those of which people know.
+  std::set<caf::actor_addr> watched; ///< Agents of other hosts.
+  /// Agents that were noted, with what was odd about their hosts.
+  std::map<caf::actor_addr, std::set<std::string>> introduced;
 };
 
 /// Behavior of the WORKER GROUP actor; *hosts* as the run begins. An exit

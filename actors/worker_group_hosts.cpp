@@ -40,11 +40,13 @@ worker_group_state::welcome(agent_hello& x,
     return to_caf(number.error());
   }
   // An agent whose storage fails says hello every moment.
-  if (introduced.insert(its.address()).second)
-    for (auto& text : {clock_warning(x.facts, std::chrono::system_clock::now()),
-                       hosts.shortage(*number), hosts.sharing(*number)})
-      if (!text.empty())
-        note(text);
+  auto [known, is_new] = introduced.try_emplace(its.address());
+  auto clock = clock_warning(x.facts, std::chrono::system_clock::now());
+  if (is_new && !clock.empty()) // Its text differs from hello to hello.
+    note(clock);
+  for (auto& text : {hosts.shortage(*number), hosts.sharing(*number)})
+    if (!text.empty() && known->second.insert(text).second)
+      note(text);
   std::erase(agents_without_place, its);
   watch(its);
   agents->insert_or_assign(*number, std::move(its));

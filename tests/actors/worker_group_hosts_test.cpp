@@ -60,6 +60,28 @@ TEST_F(joining_host_test, tells_of_two_agents_on_one_machine) {
   EXPECT_THAT(notes, HasSubstr("h0 (host 0) and h0 (host 1) run on one"));
 }
 
+// The first one asks again, since its storage was full, and gets another place.
+TEST_F(joining_host_test, tells_of_two_agents_on_one_machine_once_both_are_in) {
+  spawn_group({{{"", 0, 1, 1}, {"", 1, 1, 1}, {"", 2, 1, 1}},
+               own_facts(),
+               host_limits{.join = ms{1500}},
+               "10.0.0.1 port 7"});
+  start();
+  join(1, {ec::storage, "no space left"});
+  auto first = other;
+  join(2);
+  EXPECT_THAT(notes, Not(HasSubstr("run on one machine")));
+  agent_hello hello;
+  hello.facts.incarnation = 1;
+  hello.facts.host = "h1";
+  hello.facts.boot = "b0";
+  hello.facts.clock_ms = unix_ms(clock);
+  auto answer = system.ask<host_accepted>(
+    ranks.group, hello, caf::actor_cast<caf::strong_actor_ptr>(first));
+  ASSERT_TRUE(answer->value);
+  EXPECT_THAT(notes, HasSubstr("run on one machine"));
+}
+
 class chosen_network_test : public joining_host_test {
 protected:
   chosen_network_test() : joining_host_test("10.1.0.0/16") {}

@@ -14,6 +14,7 @@ namespace {
 
 using test::bytes_of;
 using test::environment_guard;
+using test::few_descriptors;
 using test::files_with;
 using test::folder_elsewhere;
 using test::run_in;

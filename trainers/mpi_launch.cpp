@@ -113,7 +113,9 @@ expected<int> mpi_host_count() {
 
 expected<void> publish_mpi_ticket(const std::string& text) {
   auto& own = own_session();
-  return own.session->publish(ticket_name(own.runs++), text);
+  TROUPE_TRY_VOID(own.session->publish(ticket_name(own.runs), text));
+  ++own.runs; // Not before: agents wait for this number until it is published.
+  return {};
 }
 
 expected<void> leave_mpi() {

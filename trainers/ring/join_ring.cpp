@@ -23,7 +23,7 @@ namespace {
 
 using join_clock = std::chrono::steady_clock;
 
-/// Strangers that are held at a time, each for `greeting_limit`.
+/// Visitors that are held at a time; strangers among them for `greeting_limit`.
 constexpr std::size_t max_visitors = 16;
 constexpr std::chrono::seconds greeting_limit{5};
 
@@ -174,6 +174,9 @@ private:
     return true;
   }
 
+  /// A known one may be late: a caller that was stopped takes the connection
+  /// for whole once it reads the answer. It stays until it ends, or the set-up
+  /// does.
   void advance_visitors() {
     for (auto i = visitors_.begin(); i != visitors_.end();) {
       if (!i->advance()) {
@@ -183,7 +186,7 @@ private:
         links_.previous = i->take(args_.lost_after);
         visitors_.clear();
         return;
-      } else if (join_clock::now() >= i->deadline) {
+      } else if (!i->is_known() && join_clock::now() >= i->deadline) {
         i = visitors_.erase(i);
       } else {
         ++i;
@@ -203,7 +206,8 @@ private:
       waits.push_back({port_.socket(), POLLIN, 0});
     for (auto& x : visitors_) {
       waits.push_back(x.wait());
-      until = std::min(until, x.deadline);
+      if (!x.is_known())
+        until = std::min(until, x.deadline);
     }
     if (calling_)
       waits[1] = {calling_.get(), POLLOUT, 0};

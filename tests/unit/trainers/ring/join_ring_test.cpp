@@ -7,6 +7,8 @@
 #include <sys/socket.h>
 #include <time.h>
 
+#include <cerrno>
+
 #include "ring_fixture.hpp"
 #include "tests/support/few_descriptors.hpp"
 
@@ -92,6 +94,29 @@ TEST(join_ring_test, strangers_do_not_push_a_neighbor_out) {
     EXPECT_EQ(::recv(neighbor.get(), &answered, 1, 0), 1) << words;
     EXPECT_EQ(answered, 't');
   }
+}
+
+// It was stopped between its greetings, and takes the connection for whole.
+TEST(join_ring_test, a_neighbor_may_take_longer_than_a_stranger) {
+  ring_ports ports{2, false};
+  auto& port = ports.ports[1];
+  auto neighbor = stranger_at(port, greeting_at(port));
+  wake_event stop;
+  join_ring_args args;
+  args.stop = stop.fd();
+  std::thread host{
+    [&] { EXPECT_FALSE(join_ring(port, ports.leaders, 1, args)); }};
+  std::string answer(greeting_at(port).size(), '\0');
+  EXPECT_EQ(::recv(neighbor.get(), answer.data(), answer.size(), MSG_WAITALL),
+            static_cast<ssize_t>(answer.size()));
+  // The time of one that came later is over once it is dropped.
+  auto stranger = stranger_at(port, "");
+  char none = 0;
+  EXPECT_EQ(::recv(stranger.get(), &none, 1, 0), 0);
+  EXPECT_TRUE(::recv(neighbor.get(), &none, 1, MSG_DONTWAIT) < 0
+              && errno == EAGAIN);
+  stop.notify();
+  host.join();
 }
 
 // Its answer took too long, and the neighbor calls again.

@@ -6,9 +6,13 @@ void trial_judge::restore(const std::vector<trial_comparison>& all) {
   std::lock_guard guard{mutex_};
   if (!rungs_)
     return;
-  for (auto& x : all)
-    if (x.metric == metric_)
-      rungs_->restore(x.content);
+  for (auto& x : all) {
+    if (x.metric != metric_)
+      continue;
+    rungs_->restore(x.content);
+    if (!x.content.continues)
+      ended_[x.content.trial] = rungs_->reason_of(x.content);
+  }
 }
 
 std::optional<std::string> trial_judge::judge(std::size_t index,
@@ -17,7 +21,11 @@ std::optional<std::string> trial_judge::judge(std::size_t index,
     return std::nullopt;
   auto value = x.values.front().find_number(metric_);
   std::lock_guard guard{mutex_};
-  if (!rungs_ || !value || !store_)
+  if (!rungs_ || !store_)
+    return std::nullopt;
+  if (auto earlier = ended_.find(index); earlier != ended_.end())
+    return earlier->second;
+  if (!value)
     return std::nullopt;
   auto entry = rungs_->judge(index, x.index + 1, *value);
   if (!entry)

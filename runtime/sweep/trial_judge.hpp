@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -23,7 +24,8 @@ public:
               sweep_store& store)
     : metric_(std::move(metric)), rungs_(std::move(rungs)), store_(&store) {}
 
-  /// Takes the comparisons of earlier starts.
+  /// Takes the comparisons of earlier starts. A driver that was killed may not
+  /// have ended a trial that one of them ends: its next report does.
   void restore(const std::vector<trial_comparison>& all);
 
   /// Why the trial *index* has trained enough after the report *x*; nothing: it
@@ -40,6 +42,7 @@ private:
   std::string metric_;
   mutable std::mutex mutex_; // guards what follows
   std::optional<halving> rungs_;
+  std::map<std::size_t, std::string> ended_; // why, in an earlier start
   sweep_store* store_;
   error problem_;
 };

@@ -362,9 +362,18 @@ expected<void> sweep_store::open_journal() {
 expected<void> sweep_store::append(const std::string& line, bool is_durable) {
   {
     std::lock_guard guard{mutex_};
+    if (sync_failed_)
+      return failure(ec::storage,
+                     journal_.path().string()
+                       + " is not durable: an earlier sync failed");
     TROUPE_TRY_VOID(journal_.append(line));
   }
-  return is_durable ? journal_.sync() : expected<void>{};
+  if (!is_durable)
+    return {};
+  auto done = journal_.sync();
+  if (!done)
+    sync_failed_ = true;
+  return done;
 }
 
 expected<void> sweep_store::start(sweep_start x) {

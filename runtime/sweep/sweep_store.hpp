@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <memory>
 #include <mutex>
@@ -118,6 +119,8 @@ remove_sweep_files(const held_folder& folder);
 ///         folder: a restart gives it the same params.
 ///   SS-2  A trial with a line `trial_ended` never runs again, unless it failed
 ///         and has another line `trial_begun` after that.
+///   SS-3  Once a line could not be made durable, none is added: one behind a
+///         lost one would leave a damaged journal.
 class sweep_store {
 public:
   /// Takes the sweep in *storage_path* that is called `description.name`, or
@@ -161,6 +164,7 @@ private:
   sweep_history history_;
   std::mutex mutex_; // guards the journal
   append_file journal_;
+  std::atomic<bool> sync_failed_ = false;
 };
 
 } // namespace troupe::internal

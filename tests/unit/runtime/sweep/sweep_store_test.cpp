@@ -1,11 +1,19 @@
+#include <cerrno>
+#include <cstddef>
+#include <iterator>
 #include <string>
 
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <gmock/gmock.h>
 
+#include "tests/support/child.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "troupe/runtime/failpoint.hpp"
 #include "troupe/runtime/sweep/sweep_store.hpp"
@@ -182,6 +190,37 @@ TEST_F(sweep_store_test, SS1_relies_on_no_line_that_is_not_durable) {
   ASSERT_FALSE(x);
   EXPECT_THAT(x.error().message, HasSubstr(file("sweep.jsonl").string()));
   EXPECT_EQ(open().value()->history().trials.size(), 1u);
+}
+
+namespace {
+
+/// From now on fdatasync fails in this process.
+bool let_fdatasync_fail() {
+  sock_filter steps[] = {
+    BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+    BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_fdatasync, 0, 1),
+    BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EIO),
+    BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+  sock_fprog filter{static_cast<unsigned short>(std::size(steps)), steps};
+  return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
+         && ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
+}
+
+} // namespace
+
+TEST_F(sweep_store_test, SS3_adds_nothing_behind_a_line_that_may_be_lost) {
+  auto status = run_in_child([this] {
+    auto store = open().value();
+    auto is_set = store->begin(trial_of(0)) && let_fdatasync_fail();
+    auto fails = !store->begin(trial_of(1)) && !store->end(ended(trial_of(0)))
+                 && !store->compare({"loss", {0, 0, 0.5, true}});
+    ::_exit(is_set && fails ? 0 : 2);
+  });
+  ASSERT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  // Here the lost line is there: no power cut has come.
+  auto next = open().value();
+  EXPECT_EQ(next->history().trials.size(), 2u);
+  EXPECT_TRUE(next->history().ends.empty());
 }
 
 TEST_F(sweep_store_test, refuses_trials_without_their_journal) {

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <thread>
+#include <utility>
 
 #include "troupe/runtime/hosts/pmix_session.hpp"
 #include "troupe/runtime/process/forked_process.hpp"
@@ -79,7 +80,7 @@ expected<void> await_driver(const pmix_session& session) {
 /// until the run called *next* is published. Nothing if the agent can serve
 /// other runs.
 std::optional<agent_exit> serve_run(const pmix_session& session,
-                                    const agent_orders& orders,
+                                    agent_orders orders,
                                     const std::string& next) {
   for (;;) {
     auto end = run_node_agent(orders);
@@ -92,6 +93,7 @@ std::optional<agent_exit> serve_run(const pmix_session& session,
       return failed(other.error());
     if (*other)
       return std::nullopt;
+    orders.looks_again = true;
     std::this_thread::sleep_for(pause);
   }
 }
@@ -143,7 +145,8 @@ agent_exit serve_mpi() {
       return agent_exit::done;
     agent_orders orders;
     orders.ticket_text = std::move(*ticket);
-    if (auto end = serve_run(**session, orders, ticket_name(run + 1)))
+    if (auto end =
+          serve_run(**session, std::move(orders), ticket_name(run + 1)))
       return *end;
   }
 }

@@ -384,6 +384,8 @@ agent_end serve(const agent_orders& orders, interrupt_watch& signals) {
   auto deadline = std::chrono::steady_clock::now() + join_patience;
   for (;;) {
     auto found = find_driver(orders.ticket, orders.ticket_text, leave.fd());
+    if (!found && orders.looks_again && found.error().code == ec::timeout)
+      return {agent_exit::try_again, {}};
     if (!found)
       return failed_end(found.error());
     node_agent agent{*spawns, orders.launch};

@@ -20,6 +20,9 @@ struct agent_orders {
   std::string ticket;
   std::string ticket_text;  ///< The ticket itself; empty: see above.
   std::uint64_t launch = 0; ///< As in `agent_facts`.
+  /// It looks for a driver that may have ended, and says nothing if there is
+  /// none: its caller starts it again.
+  bool looks_again = false;
 };
 
 /// How an agent ended.

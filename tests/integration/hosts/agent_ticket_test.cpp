@@ -15,6 +15,7 @@
 #include "tests/integration/hosts/hosts_fixture.hpp"
 #include "troupe/actors/door/ticket.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
+#include "troupe/trainers/node_agent.hpp"
 
 namespace troupe::internal::test {
 
@@ -118,6 +119,20 @@ TEST_F(agent_ticket_test, an_agent_without_a_ticket_says_where_it_looked) {
   EXPECT_THAT(bytes_of(said),
               testing::HasSubstr("no ticket came by standard input; "
                                  "TROUPE_TICKET is not set"));
+}
+
+// As between two runs of mpirun.
+TEST_F(agent_ticket_test,
+       an_agent_that_looks_again_says_nothing_without_driver) {
+  agent_orders orders;
+  orders.ticket_text = ticket_text();
+  orders.looks_again = true;
+  door_.reset();
+  testing::internal::CaptureStderr();
+  auto end = run_node_agent(orders);
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+  EXPECT_EQ(end.code, agent_exit::try_again);
+  EXPECT_FALSE(end.has_to_leave);
 }
 
 TEST_F(agent_ticket_test, an_agent_that_cannot_look_for_a_ticket_ends) {

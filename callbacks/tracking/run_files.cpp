@@ -68,7 +68,8 @@ expected<bool> is_inside(const fs::path& run_path, std::string_view name) {
   if (may_pass(code))
     return tl::unexpected{
       storage_error("look up", run_path / std::string{name}, code)};
-  return code == ENOENT;
+  // The sink that is to read it says why it cannot.
+  return code == ENOENT || code == EACCES || code == EPERM;
 }
 
 expected<std::vector<artifact_file>> files_of(const logged_artifact& x) {

@@ -21,8 +21,9 @@ namespace troupe::internal {
 expected<unique_fd> open_inside(const fs::path& run_path,
                                 std::string_view name);
 
-/// Whether *name* is within the folder *run_path*; true for a missing file. An
-/// error if it cannot be looked up now.
+/// Whether *name* is within the folder *run_path*; true for a missing file and
+/// one below a folder that this user may not enter. An error if it cannot be
+/// looked up now.
 expected<bool> is_inside(const fs::path& run_path, std::string_view name);
 
 struct artifact_file {

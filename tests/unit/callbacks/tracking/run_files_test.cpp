@@ -5,6 +5,7 @@
 
 #include <gmock/gmock.h>
 
+#include "tests/support/child.hpp"
 #include "tests/support/few_descriptors.hpp"
 #include "tests/support/written_run.hpp"
 #include "troupe/callbacks/tracking/record_reader.hpp"
@@ -127,6 +128,24 @@ TEST_F(run_files_test, trackers_miss_no_file_that_cannot_be_looked_up_now) {
   EXPECT_EQ(next->end, end);
   EXPECT_EQ(std::get<logged_artifact>(next->content).path,
             run.path() / "artifacts/deep/own");
+}
+
+// Their refusal is noted; to skip the record would not be.
+TEST_F(run_files_test, trackers_get_a_file_that_this_user_may_not_look_up) {
+  auto folder = run.path() / "artifacts/deep";
+  fs::permissions(folder, fs::no_perms);
+  fs::permissions(run.path().parent_path(), fs::owner_all | fs::others_exe);
+  fs::permissions(run.path(), fs::owner_all | fs::others_exe);
+  fs::permissions(run.path() / "artifacts", fs::owner_all | fs::others_exe);
+  auto status = run_in_child([this] {
+    if (::geteuid() == 0 && ::seteuid(54321) != 0)
+      ::_exit(3);
+    auto is_closed = !open_inside(run.path(), "artifacts/deep/own");
+    auto own = is_inside(run.path(), "artifacts/deep/own");
+    ::_exit(is_closed && own && *own ? 0 : 2);
+  });
+  fs::permissions(folder, fs::owner_all);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
 }
 
 TEST_F(run_files_test, trackers_get_no_checkpoint_elsewhere) {

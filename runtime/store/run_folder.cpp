@@ -1,6 +1,7 @@
 #include "troupe/runtime/store/run_folder.hpp"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -49,6 +50,23 @@ bool makes_files_of(uid_t owner, const held_folder& folder) {
   return same;
 }
 
+/// Makes the name of the folder *storage* durable: a start may have made it and
+/// been killed before it did this. None can have made a mount point, or a
+/// folder below one that its user may not read.
+expected<void> sync_name_of(const fs::path& storage) {
+  auto above =
+    storage.has_parent_path() ? storage.parent_path() : fs::path{"."};
+  struct stat own {};
+  struct stat parent {};
+  if (::stat(storage.c_str(), &own) == 0 && ::stat(above.c_str(), &parent) == 0
+      && own.st_dev != parent.st_dev)
+    return {};
+  if (::faccessat(AT_FDCWD, above.c_str(), R_OK, AT_EACCESS) != 0
+      && errno == EACCES)
+    return {};
+  return sync_folder(above);
+}
+
 expected<held_folder> open_run_folder(const fs::path& path) {
   TROUPE_TRY_VOID(make_folders(path.parent_path(), storage_mode));
   if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST)
@@ -57,8 +75,10 @@ expected<held_folder> open_run_folder(const fs::path& path) {
   // Who saves a state has done this. A start that was killed before may not.
   if (::faccessat(folder.descriptor().get(), run_layout::state, F_OK,
                   AT_SYMLINK_NOFOLLOW)
-      != 0)
+      != 0) {
     TROUPE_TRY_VOID(sync_folder(path.parent_path()));
+    TROUPE_TRY_VOID(sync_name_of(path.parent_path()));
+  }
   return folder;
 }
 
@@ -119,6 +139,7 @@ run_folder::open(const fs::path& storage_path, const std::string& name) {
 expected<std::unique_ptr<run_folder>>
 run_folder::open_new(const fs::path& storage_path) {
   TROUPE_TRY_VOID(make_folders(storage_path, storage_mode));
+  TROUPE_TRY_VOID(sync_name_of(storage_path));
   // The same second, or one that repeats because the clock was set back.
   auto base = generated_name();
   for (int n = 1;; ++n) {

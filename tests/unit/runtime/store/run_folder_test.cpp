@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 #include "tests/unit/runtime/store/run_folder_fixture.hpp"
 #include "troupe/runtime/failpoint.hpp"
@@ -186,12 +187,24 @@ TEST_F(run_folder_test,
   EXPECT_EQ(open_files(), before);
 }
 
-TEST_F(run_folder_test, makes_a_name_durable_that_a_killed_start_has_left) {
+TEST_F(run_folder_test, makes_names_durable_that_a_killed_start_has_left) {
   fs::create_directory(run);
+  const std::pair<const char*, fs::path> syncs[] = {
+    {"storage.sync_file=eio", storage.path()},
+    {"storage.sync_file:2=eio", storage.path().parent_path()}};
+  for (auto& [fails, path] : syncs) {
+    ASSERT_TRUE(arm_failpoint(fails));
+    auto folder = run_folder::open(storage.path(), "r");
+    ASSERT_TRUE(arm_failpoint(""));
+    ASSERT_FALSE(folder) << fails;
+    EXPECT_TRUE(mentions(folder.error(), path.string() + ':'))
+      << folder.error().message;
+  }
   ASSERT_TRUE(arm_failpoint("storage.sync_file=eio"));
-  auto folder = run_folder::open(storage.path(), "r");
+  auto folder = run_folder::open_new(storage.path());
   ASSERT_TRUE(arm_failpoint(""));
   ASSERT_FALSE(folder);
-  EXPECT_TRUE(mentions(folder.error(), storage.path().string() + ':'))
+  EXPECT_TRUE(
+    mentions(folder.error(), storage.path().parent_path().string() + ':'))
     << folder.error().message;
 }

@@ -209,7 +209,7 @@ caf::result<void> worker_group_state::ready(rank_ready& x) {
   a->tracker.ready(x.rank, std::move(x.host));
   if (a->started || !a->tracker.all_ready())
     return caf::unit;
-  a->started = true;
+  a->started = has_come_up = true;
   send(self, driver, attempt_started{a->number, a->world_size()});
   a->last_check = args.now();
   watch_ranks();

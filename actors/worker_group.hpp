@@ -163,6 +163,7 @@ struct worker_group_state {
   void show(const host_suspected& x);
   void show(const host_answers& x);
   void show(const host_given_up& x);
+  void show(const host_left_out& x);
   void lose(const host_lost& x);
   /// A host is about to leave: its ranks' last checkpoints come before.
   void note_host(const host_notice& x);
@@ -268,7 +269,11 @@ struct worker_group_state {
   void answer_store(const error& reason);
   void check_over();
   attempt_ended how_it_ended() const;
+  attempt_failed how_it_failed();
   std::vector<loss_excuses::failed_rank> failed_ranks() const;
+  /// The next attempts do without hosts on which ranks could not start, if they
+  /// can. Why that does not count as a failure; empty: it does.
+  std::string leave_hosts_out();
 
   /// Calls *f* after *limit* if the attempt is still this one. If the driver
   /// stood still meanwhile, ranks have *limit* once more (*again*).
@@ -314,6 +319,7 @@ struct worker_group_state {
   attempt_slot<attempt_state> attempt;
   std::optional<start_attempt> gathering; ///< It waits for hosts.
   bool has_begun = false;                 ///< An attempt.
+  bool has_come_up = false; ///< An attempt: the program can start ranks.
   resize_judge resizes;
   /// By host, where there is one. They end with the group; outlives the actor.
   std::shared_ptr<std::map<std::size_t, host_agent_actor>> agents =

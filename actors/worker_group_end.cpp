@@ -2,7 +2,10 @@
 // it ends the others, and when the attempt is over.
 
 #include <algorithm>
+#include <set>
+#include <string>
 #include <utility>
+#include <variant>
 
 #include "troupe/actors/compat/messaging.hpp"
 #include "troupe/actors/protocol/error_code.hpp"
@@ -299,6 +302,33 @@ worker_group_state::failed_ranks() const {
   return result;
 }
 
+attempt_failed worker_group_state::how_it_failed() {
+  auto& a = *attempt;
+  attempt_failed result{a.number, a.started || a.tracker.loop_failed(),
+                        a.end_reason, a.tracker.failures()};
+  result.left_for = a.excuses.excuse(failed_ranks());
+  if (!result.started && result.left_for.empty())
+    result.left_for = leave_hosts_out();
+  return result;
+}
+
+std::string worker_group_state::leave_hosts_out() {
+  auto& failures = attempt->tracker.failures();
+  std::set<std::size_t> failed;
+  for (auto& [rank, failure] : failures)
+    failed.insert(hosts.host_with(rank));
+  auto decisions = hosts.start_failed(failed, self->clock().now());
+  carry_out(decisions);
+  // Until an attempt has come up, the program may be the cause.
+  if (decisions.empty() || !has_come_up)
+    return {};
+  auto names = joined(decisions, ", ", [this](const host_decision& x) {
+    return hosts.name(std::get<host_left_out>(x).host);
+  });
+  return concat("ranks could not start on ", names, ": ",
+                failures_text(failures));
+}
+
 void worker_group_state::check_over() {
   if (!attempt || !attempt->tracker.all_gone())
     return;
@@ -306,10 +336,7 @@ void worker_group_state::check_over() {
   tell_hosts(attempt_over{a.number});
   answer_store({ec::stopped, "the attempt is over"});
   if (a.tracker.failed())
-    send(self, driver,
-         attempt_failed{a.number, a.started || a.tracker.loop_failed(),
-                        a.end_reason, a.tracker.failures(), false,
-                        a.excuses.excuse(failed_ranks())});
+    send(self, driver, how_it_failed());
   else
     send(self, driver, how_it_ended());
   attempt.reset();

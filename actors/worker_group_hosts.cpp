@@ -153,6 +153,7 @@ void worker_group_state::let_leave(std::string why,
 void worker_group_state::watch_hosts() {
   self->run_delayed(hosts.next_check(), [this] {
     carry_out(hosts.check(self->clock().now()));
+    note_room(); // One that was left out may have ranks again.
     watch_hosts();
   });
 }
@@ -189,6 +190,12 @@ void worker_group_state::show(const host_given_up& x) {
   note(concat("host ", hosts.name(x.host), " gets no other agent",
               min.count() > 0 ? concat(" for ", min.count(), " min") : "", ": ",
               x.cause));
+}
+
+void worker_group_state::show(const host_left_out& x) {
+  auto min = std::chrono::duration_cast<std::chrono::minutes>(x.pause);
+  note(concat("host ", hosts.name(x.host), " gets no ranks for ", min.count(),
+              " min: those of attempt ", attempt->number, " could not start"));
 }
 
 void worker_group_state::lose(const host_lost& x) {
@@ -250,6 +257,8 @@ void worker_group_state::carry_out(const host_decisions& decisions) {
       else if constexpr (std::is_same_v<type, host_lost>)
         lose(x);
       else if constexpr (std::is_same_v<type, host_given_up>)
+        show(x);
+      else if constexpr (std::is_same_v<type, host_left_out>)
         show(x);
       else if constexpr (std::is_same_v<type, too_few_hosts>)
         give_up_gathering(x);

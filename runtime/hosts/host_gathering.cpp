@@ -1,5 +1,5 @@
-// Whether an attempt can start: which hosts it could use, which may still come,
-// and what is said if they are too few.
+// Whether an attempt can start: which hosts it could use, which are left out,
+// which may still come, and what is said if they are too few.
 
 #include <algorithm>
 #include <utility>
@@ -12,9 +12,39 @@ namespace troupe::internal {
 std::vector<std::size_t> host_states::usable() const {
   std::vector<std::size_t> result;
   for (std::size_t i = 0; i < hosts_.size(); ++i)
-    if (auto state = hosts_[i].state;
-        state == host_state::ready || state == host_state::serving)
+    if (auto& x = hosts_[i];
+        !x.left_out_until
+        && (x.state == host_state::ready || x.state == host_state::serving))
       result.push_back(i);
+  return result;
+}
+
+host_decisions host_states::on_start_failed(const std::set<std::size_t>& failed,
+                                            time_point now) {
+  host_decisions out;
+  auto others = usable();
+  std::erase_if(others,
+                [&failed](std::size_t i) { return failed.contains(i); });
+  if (failed.contains(0) || !are_enough(others.size(), slots_of(others)))
+    return out;
+  for (auto i : failed) {
+    auto& x = hosts_[i];
+    if (!x.is_here())
+      continue; // Its next agent is another one.
+    auto pause = left_out_delay.after(++x.failed_starts);
+    x.left_out_until = now + pause;
+    out.push_back(host_left_out{i, pause});
+  }
+  return out;
+}
+
+bool host_states::take_back_left_out() {
+  auto result = false;
+  for (auto& x : hosts_)
+    if (x.left_out_until) {
+      x.left_out_until.reset();
+      result = true;
+    }
   return result;
 }
 
@@ -36,6 +66,10 @@ void host_states::decide(time_point now, host_decisions& out) {
   auto may_be = are_enough(found.size() + coming, slots + coming_slots);
   if (coming > 0 && !is_late && may_be && !(is_enough && starts_at_once_))
     return;
+  if (!is_enough && take_back_left_out()) {
+    decide(now, out); // Rather with them than not at all.
+    return;
+  }
   gather_until_.reset();
   if (is_enough)
     out.push_back(start_with_hosts{std::move(found)});

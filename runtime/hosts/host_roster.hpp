@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -118,6 +119,13 @@ public:
     return states_.on_attempt_ended(now);
   }
   void progressed() noexcept { states_.on_progress(); }
+
+  /// Ranks on *failed* hosts could not start; see
+  /// `host_states::on_start_failed`.
+  host_decisions start_failed(const std::set<std::size_t>& failed,
+                              time_point now) {
+    return states_.on_start_failed(failed, now);
+  }
 
   /// An attempt is to start: `start_with_hosts` once all are here, or, if
   /// *at_once*, enough of them; or `too_few_hosts` after the join limit.

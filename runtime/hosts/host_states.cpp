@@ -105,6 +105,7 @@ host_decisions host_states::on_hello(std::size_t host,
     x.next_launch.reset();
     x.reason.clear();
     x.problem.clear();
+    x.left_out_until.reset();
   } else if (x.state == host_state::suspect) {
     x.state = x.before;
   }
@@ -226,7 +227,7 @@ host_decisions host_states::on_attempt_ended(time_point now) {
 void host_states::on_progress() noexcept {
   for (auto& x : hosts_)
     if (x.state == host_state::serving) {
-      x.failures_in_a_row = x.give_ups = 0;
+      x.failures_in_a_row = x.give_ups = x.failed_starts = 0;
       x.launches = std::min(x.launches, 1);
     }
 }
@@ -320,6 +321,8 @@ void host_states::drop_launcher(std::size_t host, host_decisions& out) {
 void host_states::check_host(std::size_t host, time_point now,
                              host_decisions& out) {
   auto& x = hosts_[host];
+  if (x.left_out_until && *x.left_out_until <= now)
+    x.left_out_until.reset();
   if (x.next_launch && *x.next_launch <= now) {
     launch(host, now, out);
   } else if (x.state == host_state::connecting

@@ -6,6 +6,7 @@
 #include <deque>
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <variant>
@@ -110,6 +111,12 @@ struct host_given_up {
   host_limits::duration pause{0}; ///< 0: for good.
 };
 
+/// Ranks of an attempt could not start on *host*: it gets none for *pause*.
+struct host_left_out {
+  std::size_t host = 0;
+  host_limits::duration pause{0};
+};
+
 /// Start an attempt with *hosts*, in order.
 struct start_with_hosts {
   std::vector<std::size_t> hosts;
@@ -122,8 +129,8 @@ struct too_few_hosts {
 
 using host_decision =
   std::variant<launch_agent, end_launcher, fence_agent, host_suspected,
-               host_answers, host_lost, host_given_up, start_with_hosts,
-               too_few_hosts>;
+               host_answers, host_lost, host_given_up, host_left_out,
+               start_with_hosts, too_few_hosts>;
 
 using host_decisions = std::vector<host_decision>;
 
@@ -164,6 +171,9 @@ struct run_host {
   time_point gone_at{};             ///< It may be back after that.
   std::string reason;               ///< Why it is missing.
   std::deque<std::uint64_t> fenced; ///< Incarnations that do not count.
+  /// Its agent gets no ranks until then: those of an attempt could not start.
+  std::optional<time_point> left_out_until;
+  int failed_starts = 0; ///< Since it last made progress.
 
   // -- launches of its agent
   std::uint64_t launch = 0;  ///< The latest one; 0: there was none.
@@ -191,6 +201,8 @@ struct run_host {
 ///         again since it last made progress; in an elastic run, once more
 ///         after each of `late_launch_delay`.
 ///   HS-4  `gather` is answered once, by a start or by a failure.
+///   HS-5  A host is left out only if the others are enough for an attempt, and
+///         never the driver's own. `gather` does not fail as long as one is.
 class host_states {
 public:
   using duration = host_limits::duration;
@@ -203,6 +215,10 @@ public:
   /// without it: one that is repaired after hours is used again.
   static constexpr retry_delay late_launch_delay{duration{600'000},
                                                  duration{3'600'000}};
+
+  /// Before a host on which ranks could not start gets some again.
+  static constexpr retry_delay left_out_delay{duration{60'000},
+                                              duration{3'600'000}};
 
   /// *addresses* are those of the driver, for messages.
   host_states(std::vector<run_host> hosts, host_limits limits,
@@ -271,6 +287,13 @@ public:
   /// Hosts that were about to go leave.
   host_decisions on_attempt_ended(time_point now);
 
+  /// An attempt did not come up, since its ranks on *failed* hosts could not
+  /// start. Those hosts are left out for a while, or until they have another
+  /// agent. Nothing follows if the other hosts are too few, or if the driver's
+  /// own is one of them: what fails there may fail everywhere.
+  host_decisions on_start_failed(const std::set<std::size_t>& failed,
+                                 time_point now);
+
   /// A report was stored: the next failure of a serving host is a new one, and
   /// it may be launched again as often as at first.
   void on_progress() noexcept;
@@ -320,6 +343,8 @@ private:
   void check_host(std::size_t host, time_point now, host_decisions& out);
   void end_long_checks(time_point now, host_decisions& out);
   void decide(time_point now, host_decisions& out);
+  /// Returns whether hosts were left out.
+  bool take_back_left_out();
   void skip_standstill(time_point now);
   duration delay_after(int failures);
   std::string missing_text(const run_host& x) const;

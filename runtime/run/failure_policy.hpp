@@ -50,9 +50,9 @@ public:
   static constexpr std::int64_t free_leaves = 10;
 
   /// The ranks of a group have left, or were lost with hosts that the run can
-  /// do without. Returns how long to wait before the next one, as
-  /// `on_ranks_failed`, or nothing if the run is to end: beyond `free_leaves`
-  /// in a row.
+  /// do without, or could not start there. Returns how long to wait before the
+  /// next one, as `on_ranks_failed`, or nothing if the run is to end: beyond
+  /// `free_leaves` in a row.
   std::optional<duration> on_ranks_left();
 
   /// A report was stored: the next failure is a new one.

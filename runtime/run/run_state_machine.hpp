@@ -48,7 +48,7 @@ struct ranks_failed {
 };
 
 /// The ranks have left for the next attempt, or were lost with hosts that the
-/// run can do without.
+/// run can do without, or could not start there.
 struct ranks_left {
   std::uint64_t attempt = 0;
   std::string why;

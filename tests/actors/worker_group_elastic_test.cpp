@@ -55,6 +55,17 @@ protected:
     second.rise(1);
   }
 
+  /// Rank 2 of *attempt* cannot be launched; the others are up.
+  void fail_to_start(std::uint64_t attempt) {
+    begin(attempt);
+    ranks.rise(0);
+    second.rise(1);
+    third.launcher->fail(2, {ec::spawn, "no more processes"});
+    system.settle();
+    ranks.kill(0, SIGKILL);
+    second.kill(1, SIGKILL);
+  }
+
   /// Ranks 0 and 1 report; without a *name* it is a report without a
   /// checkpoint.
   played_ranks::report_answer report_both(std::uint64_t index,
@@ -205,6 +216,51 @@ TEST_F(elastic_group_test, a_rank_that_fails_by_itself_is_a_failure) {
   third.kill(2, SIGKILL);
   EXPECT_EQ(failure_of(1).kind, kind::signal);
   EXPECT_EQ(record->failed[0].left_for, "");
+}
+
+TEST_F(elastic_group_test, leaves_a_host_out_that_cannot_start_ranks) {
+  start_three();
+  ranks.kill(0, SIGSEGV);
+  second.kill(1, SIGKILL);
+  third.kill(2, SIGKILL);
+  fail_to_start(4);
+  ASSERT_EQ(record->failed.size(), 2u);
+  EXPECT_THAT(record->failed[1].left_for, HasSubstr("no more processes"));
+  EXPECT_THAT(notes, HasSubstr("host h1 gets no ranks for 1 min: "));
+  begin(5);
+  ranks.rise(0);
+  second.rise(1);
+  EXPECT_EQ(record->started.at(1).world_size, 2);
+  for (int i = 0; i < 61; ++i) {
+    pass_seconds(1);
+    tick(1, 1);
+    tick(2, 2);
+  }
+  EXPECT_TRUE(report_both(0, "c0")->value->stop) << "it is tried again";
+}
+
+// Before that, the program may be the cause.
+TEST_F(elastic_group_test, a_failed_start_counts_until_an_attempt_has_come_up) {
+  join_as(second, 1);
+  join_as(third, 2);
+  fail_to_start(3);
+  expect_counts();
+  EXPECT_FALSE(record->failed[0].started);
+  begin(4);
+  EXPECT_EQ(second.launcher->prepared.at(0).world_size, 2);
+}
+
+TEST_F(elastic_group_test, a_host_is_not_left_out_for_a_loop_that_fails) {
+  join_as(second, 1);
+  join_as(third, 2);
+  begin(3);
+  third.rise(2);
+  third.kill(2, SIGILL);
+  ranks.kill(0, SIGKILL);
+  second.kill(1, SIGKILL);
+  expect_counts();
+  begin(4);
+  EXPECT_EQ(second.launcher->prepared.at(0).world_size, 3);
 }
 
 /// How rank 0 may fail: an exception leaves its loop, or a watchdog of the

@@ -1,8 +1,10 @@
 // Elastic runs on several hosts: the driver and the agents are processes of
 // this program, on one machine or on hosts that are namespaces.
 
+#include <pthread.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <map>
 
 #include <gmock/gmock.h>
@@ -69,11 +71,22 @@ void epoch_loop(train_context& context, const epoch_plan& plan) {
 
 } // namespace
 
+/// From now on ranks of this process end before they have begun. Its first fork
+/// is the spawner, of which they are forked.
+void lose_ranks() {
+  ::pthread_atfork(nullptr, nullptr, [] {
+    static int forks = 0;
+    if (++forks == 2)
+      ::_exit(7);
+  });
+}
+
 /// The driver of a test in *folder*, of a run that may have no failure.
 int be_driver(const std::string& folder, int min, int max, int agents,
               int stops, bool talks, int join_ms) {
   auto config = run_with_agents(folder);
   config.failure.max_failures = 0;
+  config.failure.controller_failure_limit = 0;
   config.checkpoint.num_to_keep = 2;
   scaling_config scaling;
   scaling.num_workers = {min, max};
@@ -183,6 +196,25 @@ TEST_P(elastic_hosts_test, shrinks_for_a_host_that_is_about_to_leave) {
   expect_each_sample_once();
 }
 
+TEST_P(elastic_hosts_test, does_without_a_host_that_cannot_start_ranks) {
+  auto driver = start_driver(2, 3, 2, 1, true, 1500);
+  auto first = start_agent(1);
+  auto ranks = introduced<seen_rank>(0, 2, "stops");
+  auto second =
+    start(2, {"/usr/bin/env", "TROUPE_TICKET=" + (folder_ / "ticket").string(),
+              "TROUPE_TEST_LOSES_RANKS=1", own_program(), "--node-agent"});
+  auto next = introduced<seen_rank>(2, 2);
+  EXPECT_EQ(next[1].world, 2);
+  EXPECT_EQ(next[0].spawner, ranks[0].spawner);
+  EXPECT_EQ(next[1].spawner, ranks[1].spawner);
+  EXPECT_EQ(result_line(), "result finished 3 ");
+  EXPECT_EQ(driver->wait(), 0);
+  first->wait();
+  second->wait();
+  expect_each_sample_once();
+  EXPECT_THAT(journal(), HasSubstr("ranks could not start on "));
+}
+
 INSTANTIATE_TEST_SUITE_P(hosts, elastic_hosts_test,
                          testing::Values(where::here, where::namespaces),
                          name_of);
@@ -192,6 +224,8 @@ INSTANTIATE_TEST_SUITE_P(hosts, elastic_hosts_test,
 } // namespace troupe::internal::test
 
 int main(int argc, char** argv) {
+  if (std::getenv("TROUPE_TEST_LOSES_RANKS") != nullptr)
+    troupe::internal::test::lose_ranks();
   troupe::init(argc, argv);
   if (argc > 8 && std::string{argv[1]} == "--driver")
     return troupe::internal::test::be_driver(

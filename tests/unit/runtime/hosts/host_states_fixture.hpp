@@ -67,6 +67,9 @@ protected:
         return concat("given up ", x.host, min > 0 ? concat(" for ", min) : "",
                       ": ", x.cause);
       }
+      std::string operator()(const host_left_out& x) {
+        return concat("left out ", x.host, " for ", x.pause.count() / 60'000);
+      }
       std::string operator()(const start_with_hosts& x) {
         return "start" + join(x.hosts);
       }
@@ -99,6 +102,10 @@ protected:
                        std::string reason, bool may_help = true) {
     return to_lines(states->on_launcher_ended(host, launch, std::move(reason),
                                               may_help, now));
+  }
+
+  lines start_failed(const std::set<std::size_t>& hosts) {
+    return to_lines(states->on_start_failed(hosts, now));
   }
 
   void launched(std::size_t host, std::uint64_t launch) {

@@ -136,5 +136,48 @@ TEST_F(host_states_test, an_elastic_run_needs_room_for_its_fewest_ranks) {
               ElementsAre(HasSubstr("room for 5 ranks is needed")));
 }
 
+TEST_F(host_states_test, leaves_a_host_out_after_a_failed_start) {
+  serve(3, {.min_ranks = 2});
+  EXPECT_THAT(start_failed({2}), ElementsAre("left out 2 for 1"));
+  states->on_attempt_ended(now);
+  EXPECT_THAT(gather(), ElementsAre("start 0 1"));
+  EXPECT_THAT(pass(seconds{59}, {0, 1, 2}), IsEmpty());
+  EXPECT_THAT(states->usable(), ElementsAre(0u, 1u));
+  EXPECT_THAT(pass(seconds{1}, {0, 1, 2}), IsEmpty());
+  EXPECT_THAT(states->usable(), ElementsAre(0u, 1u, 2u));
+  EXPECT_THAT(start_failed({2}), ElementsAre("left out 2 for 2"));
+  // Once it has made progress, the pauses begin again.
+  states->on_attempt_started({0, 1, 2});
+  states->on_progress();
+  EXPECT_THAT(start_failed({2}), ElementsAre("left out 2 for 1"));
+}
+
+TEST_F(host_states_test, another_agent_of_a_host_is_not_left_out) {
+  serve(3, {.min_ranks = 2});
+  EXPECT_THAT(start_failed({1}), ElementsAre("left out 1 for 1"));
+  states->on_gone(1, 1, "lost", now);
+  hello(1, 2);
+  EXPECT_THAT(states->usable(), ElementsAre(0u, 1u, 2u));
+}
+
+TEST_F(host_states_test, HS_5_leaves_out_no_host_that_is_needed) {
+  serve(3);
+  EXPECT_THAT(start_failed({1}), IsEmpty()) << "a run of a fixed size";
+  serve(3, {.min_ranks = 2});
+  EXPECT_THAT(start_failed({1, 2}), IsEmpty()) << "too few are left";
+  EXPECT_THAT(start_failed({0, 2}), IsEmpty()) << "the driver's host, too";
+  EXPECT_THAT(states->usable(), ElementsAre(0u, 1u, 2u));
+}
+
+TEST_F(host_states_test, HS_5_starts_with_a_left_out_host_rather_than_not) {
+  serve(3, {.join = seconds{30}, .min_ranks = 2});
+  EXPECT_THAT(start_failed({2}), ElementsAre("left out 2 for 1"));
+  states->on_attempt_ended(now);
+  states->on_gone(1, 1, "lost", now);
+  EXPECT_THAT(gather(), IsEmpty()) << "the lost host may come back in time";
+  EXPECT_THAT(pass(seconds{29}, {0, 2}), ElementsAre("launch 1 as 4"));
+  EXPECT_THAT(pass(seconds{1}, {0, 2}), ElementsAre("start 0 2"));
+}
+
 } // namespace
 } // namespace troupe::internal::test

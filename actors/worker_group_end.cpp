@@ -317,7 +317,7 @@ std::string worker_group_state::leave_hosts_out() {
   std::set<std::size_t> failed;
   for (auto& [rank, failure] : failures)
     failed.insert(hosts.host_with(rank));
-  auto decisions = hosts.start_failed(failed, self->clock().now());
+  auto decisions = hosts.start_failed(std::move(failed), self->clock().now());
   carry_out(decisions);
   // Until an attempt has come up, the program may be the cause.
   if (decisions.empty() || !has_come_up)

@@ -19,9 +19,14 @@ std::vector<std::size_t> host_states::usable() const {
   return result;
 }
 
-host_decisions host_states::on_start_failed(const std::set<std::size_t>& failed,
+host_decisions host_states::on_start_failed(std::set<std::size_t> failed,
                                             time_point now) {
   host_decisions out;
+  // An agent that has come since had no ranks.
+  std::erase_if(failed, [this](std::size_t i) {
+    auto state = state_behind(hosts_[i]);
+    return state != host_state::serving && state != host_state::draining;
+  });
   auto others = usable();
   std::erase_if(others,
                 [&failed](std::size_t i) { return failed.contains(i); });
@@ -29,8 +34,6 @@ host_decisions host_states::on_start_failed(const std::set<std::size_t>& failed,
     return out;
   for (auto i : failed) {
     auto& x = hosts_[i];
-    if (!x.is_here())
-      continue; // Its next agent is another one.
     auto pause = left_out_delay.after(++x.failed_starts);
     x.left_out_until = now + pause;
     out.push_back(host_left_out{i, pause});

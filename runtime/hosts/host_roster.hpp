@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "troupe/runtime/error.hpp"
@@ -122,9 +123,8 @@ public:
 
   /// Ranks on *failed* hosts could not start; see
   /// `host_states::on_start_failed`.
-  host_decisions start_failed(const std::set<std::size_t>& failed,
-                              time_point now) {
-    return states_.on_start_failed(failed, now);
+  host_decisions start_failed(std::set<std::size_t> failed, time_point now) {
+    return states_.on_start_failed(std::move(failed), now);
   }
 
   /// An attempt is to start: `start_with_hosts` once all are here, or, if

@@ -287,12 +287,12 @@ public:
   /// Hosts that were about to go leave.
   host_decisions on_attempt_ended(time_point now);
 
-  /// An attempt did not come up, since its ranks on *failed* hosts could not
-  /// start. Those hosts are left out for a while, or until they have another
-  /// agent. Nothing follows if the other hosts are too few, or if the driver's
-  /// own is one of them: what fails there may fail everywhere.
-  host_decisions on_start_failed(const std::set<std::size_t>& failed,
-                                 time_point now);
+  /// The attempt under way did not come up, since its ranks on *failed* hosts
+  /// could not start. Those that have the same agent are left out for a while,
+  /// or until they have another one. Nothing follows if the other hosts are too
+  /// few, or if the driver's own has failed: what fails there may fail
+  /// everywhere.
+  host_decisions on_start_failed(std::set<std::size_t> failed, time_point now);
 
   /// A report was stored: the next failure of a serving host is a new one, and
   /// it may be launched again as often as at first.

@@ -1,4 +1,4 @@
-// HS-1 to HS-4 of host_states.hpp under events in any order.
+// HS-1 to HS-5 of host_states.hpp under events in any order.
 
 #include <algorithm>
 #include <map>
@@ -50,6 +50,7 @@ public:
             follow(states_.on_draining(host, incarnation, seconds{9}, now_));
           break;
         case 6:
+          follow(states_.on_start_failed({host}, now_));
           follow(states_.on_attempt_ended(now_));
           states_.on_attempt_started(states_.usable());
           if (below(4) == 0)
@@ -118,12 +119,19 @@ private:
         // A tick of an agent that never said hello is refused, too.
         if (states_.hosts()[fence->host].state != host_state::expected)
           note_fence(*fence);
+      } else if (auto* left_out = std::get_if<host_left_out>(&x)) {
+        EXPECT_NE(left_out->host, 0u); // HS-5
+        EXPECT_GE(static_cast<int>(states_.usable().size()), limits.min_ranks);
       } else if (std::holds_alternative<start_with_hosts>(x)
                  || std::holds_alternative<too_few_hosts>(x)) {
         EXPECT_TRUE(gathering_); // HS-4
         gathering_ = false;
         if (auto* start = std::get_if<start_with_hosts>(&x)) {
           EXPECT_GE(static_cast<int>(start->hosts.size()), limits.min_ranks);
+        } else {
+          EXPECT_TRUE(std::ranges::none_of(states_.hosts(), [](auto& host) {
+            return host.left_out_until.has_value();
+          })); // HS-5
         }
       }
     }

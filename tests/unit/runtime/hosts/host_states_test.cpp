@@ -1,4 +1,4 @@
-// When an attempt starts, and which hosts it says are missing.
+// When an attempt starts, with which hosts, and which it says are missing.
 
 #include "tests/unit/runtime/hosts/host_states_fixture.hpp"
 
@@ -145,9 +145,9 @@ TEST_F(host_states_test, leaves_a_host_out_after_a_failed_start) {
   EXPECT_THAT(states->usable(), ElementsAre(0u, 1u));
   EXPECT_THAT(pass(seconds{1}, {0, 1, 2}), IsEmpty());
   EXPECT_THAT(states->usable(), ElementsAre(0u, 1u, 2u));
+  states->on_attempt_started({0, 1, 2});
   EXPECT_THAT(start_failed({2}), ElementsAre("left out 2 for 2"));
   // Once it has made progress, the pauses begin again.
-  states->on_attempt_started({0, 1, 2});
   states->on_progress();
   EXPECT_THAT(start_failed({2}), ElementsAre("left out 2 for 1"));
 }
@@ -158,6 +158,15 @@ TEST_F(host_states_test, another_agent_of_a_host_is_not_left_out) {
   states->on_gone(1, 1, "lost", now);
   hello(1, 2);
   EXPECT_THAT(states->usable(), ElementsAre(0u, 1u, 2u));
+}
+
+// A lost host may be back before the ranks of the others have ended.
+TEST_F(host_states_test, an_agent_that_has_come_since_is_not_left_out) {
+  serve(3, {.min_ranks = 2});
+  states->on_gone(1, 1, "lost", now);
+  hello(1, 2);
+  EXPECT_THAT(start_failed({1, 2}), ElementsAre("left out 2 for 1"));
+  EXPECT_THAT(states->usable(), ElementsAre(0u, 1u));
 }
 
 TEST_F(host_states_test, HS_5_leaves_out_no_host_that_is_needed) {

@@ -71,11 +71,12 @@ void epoch_loop(train_context& context, const epoch_plan& plan) {
 
 } // namespace
 
-/// From now on ranks of this process end before they have begun. Its first fork
-/// is the spawner, of which they are forked.
+/// From now on ranks of this process end before they have begun. Its spawner,
+/// of which they are forked, is its first fork or, if it has several threads,
+/// this program started again.
 void lose_ranks() {
+  static int forks = std::getenv("TROUPE_SPAWNER") != nullptr ? 1 : 0;
   ::pthread_atfork(nullptr, nullptr, [] {
-    static int forks = 0;
     if (++forks == 2)
       ::_exit(7);
   });

@@ -51,20 +51,25 @@ bool makes_files_of(uid_t owner, const held_folder& folder) {
 }
 
 /// Makes the name of the folder *storage* durable: a start may have made it and
-/// been killed before it did this. None can have made a mount point, or a
-/// folder below one that its user may not read.
+/// been killed before it did this. None can have made a mount point, and what
+/// lies below a folder that this user may not read stays as it is.
 expected<void> sync_name_of(const fs::path& storage) {
-  auto above =
-    storage.has_parent_path() ? storage.parent_path() : fs::path{"."};
+  auto above = storage / ".."; // Also of "/" and "runs/".
   struct stat own {};
   struct stat parent {};
   if (::stat(storage.c_str(), &own) == 0 && ::stat(above.c_str(), &parent) == 0
       && own.st_dev != parent.st_dev)
     return {};
-  if (::faccessat(AT_FDCWD, above.c_str(), R_OK, AT_EACCESS) != 0
-      && errno == EACCES)
+  // Opened, not asked whether it may be: a security module or a server that
+  // maps users can refuse what its mode allows.
+  unique_fd folder{uninterrupted([&above] {
+    return ::open(above.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  })};
+  if (!folder && (errno == EACCES || errno == EPERM))
     return {};
-  return sync_folder(above);
+  if (!folder)
+    return tl::unexpected{storage_error("open folder", above, errno)};
+  return sync_file(folder, above);
 }
 
 expected<held_folder> open_run_folder(const fs::path& path) {

@@ -8,6 +8,7 @@
 #include <iterator>
 #include <utility>
 
+#include "tests/support/child.hpp"
 #include "tests/unit/runtime/store/run_folder_fixture.hpp"
 #include "troupe/runtime/failpoint.hpp"
 #include "troupe/runtime/process/descriptor.hpp"
@@ -191,7 +192,7 @@ TEST_F(run_folder_test, makes_names_durable_that_a_killed_start_has_left) {
   fs::create_directory(run);
   const std::pair<const char*, fs::path> syncs[] = {
     {"storage.sync_file=eio", storage.path()},
-    {"storage.sync_file:2=eio", storage.path().parent_path()}};
+    {"storage.sync_file:2=eio", storage / ".."}};
   for (auto& [fails, path] : syncs) {
     ASSERT_TRUE(arm_failpoint(fails));
     auto folder = run_folder::open(storage.path(), "r");
@@ -204,7 +205,23 @@ TEST_F(run_folder_test, makes_names_durable_that_a_killed_start_has_left) {
   auto folder = run_folder::open_new(storage.path());
   ASSERT_TRUE(arm_failpoint(""));
   ASSERT_FALSE(folder);
-  EXPECT_TRUE(
-    mentions(folder.error(), storage.path().parent_path().string() + ':'))
+  EXPECT_TRUE(mentions(folder.error(), (storage / "..").string() + ':'))
     << folder.error().message;
+}
+
+TEST_F(run_folder_test, begins_below_a_folder_that_its_user_may_not_read) {
+  auto above = storage / "above";
+  auto runs = above / "runs";
+  fs::create_directories(runs);
+  fs::permissions(runs, fs::all_all);
+  auto enter = fs::group_exe | fs::others_exe;
+  fs::permissions(above, fs::owner_write | fs::owner_exe | enter);
+  fs::permissions(storage.path(), fs::owner_all | enter);
+  auto status = run_in_child([&runs] {
+    if (::geteuid() == 0 && ::seteuid(54321) != 0)
+      ::_exit(3);
+    ::_exit(run_folder::open(runs, "r") ? 0 : 2);
+  });
+  fs::permissions(above, fs::owner_all);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
 }

@@ -164,6 +164,7 @@ private:
   sweep_history history_;
   std::mutex mutex_; // guards the journal
   append_file journal_;
+  std::mutex sync_mutex_; // held while it syncs; appends do not wait for that
   std::atomic<bool> sync_failed_ = false;
 };
 

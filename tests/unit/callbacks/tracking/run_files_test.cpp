@@ -134,9 +134,11 @@ TEST_F(run_files_test, trackers_miss_no_file_that_cannot_be_looked_up_now) {
 TEST_F(run_files_test, trackers_get_a_file_that_this_user_may_not_look_up) {
   auto folder = run.path() / "artifacts/deep";
   fs::permissions(folder, fs::no_perms);
-  fs::permissions(run.path().parent_path(), fs::owner_all | fs::others_exe);
-  fs::permissions(run.path(), fs::owner_all | fs::others_exe);
-  fs::permissions(run.path() / "artifacts", fs::owner_all | fs::others_exe);
+  // The other user has the group of this one.
+  auto may_enter = fs::owner_all | fs::group_exe | fs::others_exe;
+  for (auto& path :
+       {run.path().parent_path(), run.path(), folder.parent_path()})
+    fs::permissions(path, may_enter);
   auto status = run_in_child([this] {
     if (::geteuid() == 0 && ::seteuid(54321) != 0)
       ::_exit(3);

@@ -52,6 +52,11 @@ NodeName=h[1-$1] CPUs=4 RealMemory=1000 State=UNKNOWN
 PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP PriorityTier=1 GraceTime=4
 PartitionName=urgent Nodes=ALL MaxTime=INFINITE State=UP PriorityTier=10 PreemptMode=OFF
 END
+  # Newer ones look for cgroups although no plugin uses them; that of Debian 12 does not know the word.
+  case $(slurmd -V) in
+    "slurm 22."*) ;;
+    *) echo "CgroupPlugin=disabled" >"$folder/cgroup.conf" ;;
+  esac
 }
 
 are_idle() { # NODES COUNT

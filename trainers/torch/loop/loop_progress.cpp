@@ -64,6 +64,8 @@ namespace {
 
 constexpr std::size_t max_bytes = 64 * 1024 * 1024;
 const std::string optimizer_prefix = "optimizer.";
+/// Before the names of an optimizer that begin otherwise.
+const std::string own_name_prefix = "optimizer_own.";
 const std::string added_prefix = "added.";
 const std::string model_prefix = "model.";
 
@@ -83,6 +85,26 @@ bool is_there(const fs::path& path) {
   return value_or_throw(look_up(path)).exists();
 }
 
+/// Adds the *state* of an optimizer to the tensors of a file. An optimizer may
+/// choose any names: none is taken for those of something else.
+void add_optimizer(tensor_map& file, const tensor_map& state) {
+  for (auto& [name, value] : state)
+    file[name.starts_with(optimizer_prefix) ? name : own_name_prefix + name] =
+      value;
+}
+
+/// The inverse for one tensor of a file; false if it is of something else.
+bool take_optimizer(tensor_map& state, const std::string& name,
+                    const at::Tensor& value) {
+  if (name.starts_with(optimizer_prefix))
+    state[name] = value;
+  else if (name.starts_with(own_name_prefix))
+    state[name.substr(own_name_prefix.size())] = value;
+  else
+    return false;
+  return true;
+}
+
 } // namespace
 
 void write_progress(const fs::path& folder, const loop_progress& x) {
@@ -91,7 +113,8 @@ void write_progress(const fs::path& folder, const loop_progress& x) {
   value_or_throw(check_size(path, text, max_bytes).and_then([&] {
     return write_new_file(path, text);
   }));
-  tensor_map tensors = x.optimizer;
+  tensor_map tensors;
+  add_optimizer(tensors, x.optimizer);
   for (auto& [name, value] : x.added.tensors)
     tensors[added_prefix + name] = value;
   save_safetensors(tensor_file(folder), tensors);
@@ -107,10 +130,12 @@ std::optional<loop_progress> read_progress(const fs::path& folder) {
                                        json::from_fields<loop_progress>);
     }));
   for (auto& [name, value] : load_safetensors(tensor_file(folder))) {
-    if (name.starts_with(optimizer_prefix))
-      result.optimizer[name] = value;
-    else
+    if (take_optimizer(result.optimizer, name, value))
+      continue;
+    if (name.starts_with(added_prefix))
       result.added.tensors[name.substr(added_prefix.size())] = value;
+    else // of an optimizer, written by a version without the second prefix
+      result.optimizer[name] = value;
   }
   return result;
 }
@@ -120,7 +145,7 @@ void write_rank_progress(const fs::path& folder, int rank,
   std::string logged;
   json::append(logged, x.logged);
   tensor_map tensors = x.random;
-  tensors.insert(x.optimizer.begin(), x.optimizer.end());
+  add_optimizer(tensors, x.optimizer);
   for (auto& [name, value] : x.model)
     tensors[model_prefix + name] = value;
   save_safetensors(rank_file(folder, rank), tensors, {{"logged", logged}});
@@ -133,9 +158,7 @@ rank_progress read_rank_progress(const fs::path& folder, int rank) {
     for (auto& [name, value] : load_safetensors(path)) {
       if (name.starts_with(model_prefix))
         result.model[name.substr(model_prefix.size())] = value;
-      else if (name.starts_with(optimizer_prefix))
-        result.optimizer[name] = value;
-      else
+      else if (!take_optimizer(result.optimizer, name, value))
         result.random[name] = value;
     }
   } else {

@@ -246,6 +246,91 @@ TEST_F(loop_test, a_plateau_reduces_the_rate_with_and_without_a_break) {
   }
 }
 
+struct own_optimizer_config {
+  int failing_epoch = -1;
+
+  TROUPE_FIELDS(failing_epoch)
+};
+
+/// Makes smaller steps as it counts them, in tensors with names that other
+/// things in a checkpoint have, too.
+struct own_optimizer {
+  struct options_type {
+    double lr = 0.1;
+  };
+  struct group {
+    options_type options;
+    std::vector<at::Tensor> parameters;
+  };
+
+  explicit own_optimizer(std::vector<at::Tensor> parameters) {
+    all.push_back(group{{}, std::move(parameters)});
+  }
+
+  void step() {
+    const torch::NoGradGuard no_grad;
+    count += 1;
+    for (auto& x : all[0].parameters)
+      x.sub_(x.grad(), all[0].options.lr / count.item<double>());
+  }
+  std::vector<group>& groups() { return all; }
+  tensor_map state() const {
+    return {{"n", count}, {"cpu", count}, {"added.n", count}};
+  }
+  void load_state(const tensor_map& saved) {
+    if (saved.size() != 3)
+      throw std::runtime_error{"the state has other tensors"};
+    for (auto name : {"n", "cpu", "added.n"})
+      count = saved.at(name).clone();
+  }
+
+  std::vector<group> all;
+  at::Tensor count = torch::zeros({}, torch::kDouble);
+};
+
+/// Four epochs of one step; rank 1 has its own state of the optimizer.
+void loop_with_own_optimizer(train_context& context,
+                             const own_optimizer_config& cfg) {
+  struct module_with_own_optimizer : curve_module {
+    explicit module_with_own_optimizer(int failing_epoch)
+      : failing_epoch(failing_epoch) {}
+    loop_optimizer configure_optimizers() override {
+      return std::make_shared<own_optimizer>(parameters());
+    }
+    void on_train_epoch_start() override {
+      if (loop().current_epoch() == failing_epoch)
+        throw std::runtime_error{"as planned"};
+    }
+    void on_train_epoch_end() override {
+      log("steps",
+          loop().optimizer().as<own_optimizer>()->count.item<double>());
+    }
+    int failing_epoch;
+  };
+  loop_options how{.max_epochs = 4};
+  how.data_parallel.ignored = {"net.second.bias"};
+  epoch_loop loop{context, how, {std::make_shared<train_report_callback>()}};
+  loop.fit(std::make_shared<module_with_own_optimizer>(cfg.failing_epoch),
+           prepare_data_loader(context, curve{8}, {.batch_size = 4}));
+}
+
+TEST_F(loop_test, an_optimizer_of_ones_own_is_resumed_whatever_it_names) {
+  auto fit = [&](int failing_epoch) {
+    return torch_trainer{loop_with_own_optimizer,
+                         own_optimizer_config{failing_epoch}, options(2)}
+      .fit();
+  };
+  ASSERT_TRUE(fit(2).error);
+  auto x = fit(-1);
+  ASSERT_FALSE(x.error) << x.error->message;
+  auto rows = x.metrics_history();
+  ASSERT_TRUE(rows);
+  ASSERT_EQ(rows->size(), 4u);
+  for (std::size_t epoch = 0; epoch < 4; ++epoch)
+    for (auto& values : (*rows)[epoch].values)
+      EXPECT_EQ(values.number("steps"), static_cast<double>(epoch + 1));
+}
+
 TEST_F(loop_test, a_stop_that_one_rank_asks_for_ends_all) {
   auto x = run(2, [](train_context& context) {
     struct stopper : loop_callback {

@@ -1,8 +1,12 @@
 #include "troupe/trainers/torch/images/image_file.hpp"
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include <ATen/ops/empty.h>
 #include <png.h>
@@ -107,13 +111,39 @@ decoded decode_jpeg(const std::string& file, std::int64_t least) {
   return channels_first(has_inks ? from_inks(*pixels) : *pixels);
 }
 
-decoded decode_png(const std::string& file) {
+/// The PNG file *x* without what says how bright or of which color its values
+/// are meant: libpng would convert them, Pillow takes them as they are.
+std::string without_color_space(std::string_view x) {
+  constexpr std::array<std::string_view, 5> dropped{"gAMA", "cHRM", "sRGB",
+                                                    "iCCP", "cICP"};
+  constexpr std::size_t signature = 8;
+  constexpr std::size_t around = 12; // length and type; the checksum
+  auto at = std::min(signature, x.size());
+  std::string result{x.substr(0, at)};
+  result.reserve(x.size());
+  while (x.size() - at >= around) {
+    std::size_t size = 0;
+    for (auto byte : x.substr(at, 4))
+      size = size << 8 | static_cast<unsigned char>(byte);
+    auto chunk = x.substr(at, size + around); // less if it is cut off
+    if (std::ranges::find(dropped, chunk.substr(4, 4)) == dropped.end())
+      result += chunk;
+    at += chunk.size();
+  }
+  result += x.substr(at);
+  return result;
+}
+
+decoded decode_png(const std::string& whole) {
+  auto file = without_color_space(whole);
   png_image image{};
   image.version = PNG_IMAGE_VERSION;
   std::unique_ptr<png_image, void (*)(png_image*)> owner{&image,
                                                          png_image_free};
   if (!png_image_begin_read_from_memory(&image, file.data(), file.size()))
     return reason{image.message};
+  // Otherwise libpng takes 16 bits for linear brightness.
+  image.flags |= PNG_IMAGE_FLAG_16BIT_sRGB;
   // With its transparency, which is dropped after: libpng would blend it.
   image.format = PNG_FORMAT_RGBA;
   auto pixels = new_pixels(image.height, image.width, 4);

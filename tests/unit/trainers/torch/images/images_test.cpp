@@ -1,5 +1,7 @@
 #include <cmath>
+#include <cstdint>
 #include <fstream>
+#include <initializer_list>
 #include <map>
 #include <set>
 
@@ -84,6 +86,48 @@ protected:
   test::temporary_folder root_;
 };
 
+std::string text_of(std::initializer_list<int> bytes) {
+  return {bytes.begin(), bytes.end()};
+}
+
+std::string big_endian(std::uint32_t x) {
+  std::string result;
+  for (int shift : {24, 16, 8, 0})
+    result += static_cast<char>(x >> shift & 0xff);
+  return result;
+}
+
+std::string png_chunk(const std::string& type, const std::string& content) {
+  auto checked = type + content;
+  auto crc = ~std::uint32_t{0};
+  for (auto byte : checked) {
+    crc ^= static_cast<unsigned char>(byte);
+    for (int i = 0; i < 8; ++i)
+      crc = crc >> 1 ^ (crc & 1 ? 0xedb88320 : 0);
+  }
+  return big_endian(static_cast<std::uint32_t>(content.size())) + checked
+         + big_endian(~crc);
+}
+
+/// A PNG file of one row, *pixels* of 16 bits per color.
+std::string wide_png(const std::string& pixels) {
+  auto row = text_of({0}) + pixels; // 0: without a filter
+  std::uint32_t a = 1, b = 0;
+  for (auto byte : row) {
+    a = (a + static_cast<unsigned char>(byte)) % 65521;
+    b = (b + a) % 65521;
+  }
+  auto size = static_cast<int>(row.size());
+  // Stored, not compressed.
+  auto stored = text_of({0x78, 0x01, 1, size, 0, 255 - size, 255}) + row
+                + big_endian(b << 16 | a);
+  auto width = static_cast<std::uint32_t>(pixels.size() / 6);
+  return "\x89PNG\r\n\x1a\n"
+         + png_chunk("IHDR", big_endian(width) + big_endian(1)
+                               + text_of({16, 2, 0, 0, 0}))
+         + png_chunk("IDAT", stored) + png_chunk("IEND", "");
+}
+
 train_context make_context(int rank = 0, int world_size = 1) {
   return {{.rank = rank, .world_size = world_size},
           test::make_memory_link(),
@@ -102,6 +146,29 @@ TEST(image_file_test, reads_png_as_pillow_does) {
     EXPECT_EQ(difference(pixels, rows_of(path.string() + ".rgb", 14, 21)), 0)
       << name;
   }
+}
+
+TEST(image_file_test, rounds_16_bits_of_a_png_to_8) {
+  test::temporary_folder folder;
+  write_bytes(folder / "wide.png",
+              wide_png(text_of({0x20, 0x10, 0x80, 0, 0xff, 0xff}) // 1st pixel
+                       + text_of({0, 0, 0, 0x7f, 0, 0x82})));
+  auto expected = at::tensor({32, 0, 128, 0, 255, 1}, at::kByte);
+  EXPECT_TRUE(read_image(folder / "wide.png").equal(expected.view({3, 1, 2})));
+}
+
+TEST(image_file_test, takes_the_values_of_a_png_for_no_other_color_space) {
+  test::temporary_folder folder;
+  auto bytes = bytes_of(data / "colors.png");
+  constexpr std::size_t after_size = 33; // signature and IHDR
+  bytes.insert(after_size, png_chunk("gAMA", big_endian(100000)));
+  write_bytes(folder / "linear.png", bytes);
+  EXPECT_EQ(difference(read_image(folder / "linear.png"),
+                       rows_of(data / "colors.png.rgb", 14, 21)),
+            0);
+  // A chunk that is cut off.
+  write_bytes(folder / "cut.png", bytes.substr(0, after_size + 14));
+  EXPECT_NE(failure_of([&] { read_image(folder / "cut.png"); }), "");
 }
 
 // Libraries may round in their own ways.

@@ -14,6 +14,10 @@ using namespace internal;
 
 namespace {
 
+/// Of an image that is made: from a strip of one pixel's width any size would
+/// follow.
+constexpr auto max_made_pixels = std::int64_t{1} << 28;
+
 /// Uniform in [*least*, *most*).
 double uniform(at::Generator& random, double least, double most) {
   auto engine = at::check_generator<at::CPUGeneratorImpl>(random);
@@ -50,6 +54,10 @@ at::Tensor resized(const at::Tensor& x, std::int64_t height,
                    std::int64_t width) {
   if (x.size(1) == height && x.size(2) == width)
     return x;
+  if (height > max_made_pixels / width)
+    throw_invalid_argument("an image of ", x.size(2), " x ", x.size(1),
+                           " pixels would become one of ", width, " x ", height,
+                           ", which is too large");
   return at::_upsample_bilinear2d_aa(x.unsqueeze(0), {height, width}, false)
     .squeeze(0);
 }

@@ -255,6 +255,13 @@ TEST(image_transforms_test, resize_as_pillow_does) {
   EXPECT_EQ(transformed(resize(14), image).data_ptr(), image.data_ptr());
 }
 
+TEST(image_transforms_test, make_no_huge_image_of_a_strip) {
+  auto strip = at::zeros({3, 1, 2'000'000}, at::kByte);
+  EXPECT_THAT(
+    failure_of([&] { transformed(resize(256), strip); }),
+    HasSubstr("2000000 x 1 pixels would become one of 512000000 x 256"));
+}
+
 TEST(image_transforms_test, cut_the_middle) {
   auto cut = transformed(center_crop(3), places(6, 9));
   EXPECT_TRUE(cut[0].select(1, 0).equal(at::tensor({2, 3, 4}, at::kByte)));

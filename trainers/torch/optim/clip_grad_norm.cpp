@@ -4,6 +4,7 @@
 
 #include <ATen/Functions.h>
 #include <c10/core/GradMode.h>
+#include <c10/core/ScalarType.h>
 
 #include "troupe/trainers/train_context.hpp"
 
@@ -27,8 +28,12 @@ at::Tensor clip_grad_norm(const std::vector<at::Tensor>& parameters,
   if (gradients.empty())
     return at::zeros({});
   auto norms = at::_foreach_norm(gradients, norm_type);
+  // In a narrower one a norm may be infinite, and all gradients become zero.
+  auto type = norms.front().scalar_type();
   for (auto& norm : norms)
-    norm = norm.to(norms.front().options());
+    type = c10::promoteTypes(type, norm.scalar_type());
+  for (auto& norm : norms)
+    norm = norm.to(norms.front().options().dtype(type));
   auto total = at::linalg_vector_norm(at::stack(norms), norm_type);
   // Multiplying by one where nothing is to be clipped saves asking the device.
   auto factor = at::clamp_max(max_norm / (total + 1e-6), 1.0);

@@ -49,6 +49,17 @@ TEST(clip_grad_norm_test, scales_gradients_where_they_lie) {
   EXPECT_NEAR(bucket.norm().item<double>(), 1.0, 1e-5);
 }
 
+TEST(clip_grad_norm_test, rounds_no_norm_to_a_narrower_type) {
+  auto narrow = at::zeros({2}, at::kBFloat16).requires_grad_();
+  narrow.mutable_grad() = at::zeros({2}, at::kBFloat16);
+  auto wide = at::zeros({1}).requires_grad_();
+  wide.mutable_grad() = at::full({1}, 1001.0);
+  auto norm = clip_grad_norm({narrow, wide}, 1.0);
+  EXPECT_NEAR(norm.item<double>(), 1001, 1e-3);
+  EXPECT_NEAR(wide.grad().item<double>(), 1, 1e-5);
+  EXPECT_EQ(narrow.grad().scalar_type(), at::kBFloat16);
+}
+
 TEST(clip_grad_norm_test, is_zero_without_gradients) {
   EXPECT_EQ(clip_grad_norm({at::zeros({1})}, 1.0).item<double>(), 0);
 }

@@ -205,8 +205,8 @@ void reduce_lr_on_plateau::step(double value) {
 }
 
 bool reduce_lr_on_plateau::improves(double value) const {
-  if (!state_.best)
-    return !std::isnan(value);
+  if (!state_.best) // An infinite one would have NaN for its threshold.
+    return std::isfinite(value);
   auto best = *state_.best;
   auto least =
     options_.relative ? best * options_.threshold : options_.threshold;

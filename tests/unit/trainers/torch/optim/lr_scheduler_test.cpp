@@ -178,6 +178,15 @@ TEST(lr_scheduler_test, refuses_what_does_not_fit) {
   EXPECT_EQ(optimizer.lr(), rate);
 }
 
+TEST(lr_scheduler_test, finds_improvements_on_an_infinite_value) {
+  auto optimizer = sgd(1);
+  reduce_lr_on_plateau schedule{optimizer, {.factor = 0.5, .patience = 1}};
+  schedule.step(std::numeric_limits<double>::infinity());
+  for (double value : {4, 3, 2, 1})
+    schedule.step(value);
+  EXPECT_EQ(optimizer.lr(), 1);
+}
+
 TEST(lr_scheduler_test, takes_a_nan_for_no_improvement) {
   auto optimizer = sgd(1);
   reduce_lr_on_plateau schedule{optimizer, {.factor = 0.5, .patience = 0}};

@@ -230,6 +230,15 @@ TEST(metric_test, names_the_shape_that_it_takes) {
                 r2.update(torch::zeros({4, 3}), torch::zeros({4, 3}));
               }),
               HasSubstr("had 2 outputs so far, now inputs of shape [4, 3]"));
+  // The value of a batch is made before it joins the others.
+  EXPECT_THAT(
+    refusal([&] { r2.forward(torch::zeros({4}), torch::zeros({4})); }),
+    HasSubstr("had inputs with 2 outputs, and with 1"));
+  r2_score other;
+  other.update(torch::zeros({4}), torch::zeros({4}));
+  EXPECT_THAT(refusal([&] { r2.merge(other); }),
+              HasSubstr("had inputs with 2 outputs, and with 1"));
+  EXPECT_EQ(r2.updates(), 1);
 }
 
 } // namespace troupe::internal::test

@@ -1,5 +1,7 @@
 #include "troupe/trainers/torch/metrics/classification/counts.hpp"
 
+#include <cmath>
+
 #include <ATen/Functions.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -45,6 +47,15 @@ TEST(classification_test, names_a_label_out_of_range_and_the_classes) {
               HasSubstr("auroc: label 10 is not one of the 10 classes"));
   EXPECT_THAT(refusal([&] { log_loss{}.update(scores, labels({10})); }),
               HasSubstr("log_loss: label 10 is not one of the 10 classes"));
+}
+
+TEST(classification_test, keeps_small_probabilities_of_half_precision) {
+  for (auto type : {at::kHalf, at::kBFloat16}) {
+    log_loss loss{{.scores = score_kind::probabilities}};
+    auto small = at::full({1}, 0.0001220703125).to(type); // 2^-13
+    loss.update(small, labels({0}));
+    EXPECT_NEAR(loss.value(), -std::log1p(-0.0001220703125), 1e-12);
+  }
 }
 
 TEST(classification_test, does_not_count_a_batch_that_it_refuses) {

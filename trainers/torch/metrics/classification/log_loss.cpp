@@ -26,10 +26,13 @@ void log_loss::add(const at::Tensor& preds, const at::Tensor& target) {
   if (preds.dim() > 1 && preds.dim() == target.dim() + 1)
     return add_rows(preds.movedim(1, -1), target);
   check_same_shape(preds, target);
-  // The other class has logit 0 or the rest of the probability.
+  // The other class has logit 0 or the rest of the probability, which half
+  // precision rounds to 1 if the probability is small.
+  auto one =
+    at::isFloatingType(preds.scalar_type()) ? preds.to(at::kDouble) : preds;
   auto other =
-    options_.scores == score_kind::logits ? at::zeros_like(preds) : 1 - preds;
-  add_rows(at::stack({other, preds}, -1), target);
+    options_.scores == score_kind::logits ? at::zeros_like(one) : 1 - one;
+  add_rows(at::stack({other, one}, -1), target);
 }
 
 void log_loss::add_rows(const at::Tensor& scores, const at::Tensor& target) {

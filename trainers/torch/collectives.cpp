@@ -59,6 +59,9 @@ at::Tensor all_reduce(train_context& context, at::Tensor x, reduce_op how) {
                      : how == reduce_op::max ? c10d::ReduceOp::MAX
                                              : c10d::ReduceOp::SUM;
   std::vector<at::Tensor> there{prepared(*plane, x)};
+  // In half precision the sum may be infinite where the mean is not.
+  if (how == reduce_op::mean && at::isReducedFloatingType(x.scalar_type()))
+    there[0] = there[0].to(at::kFloat);
   plane->group->allreduce(there, options)->wait();
   if (how == reduce_op::mean)
     there[0].div_(context.world_size());

@@ -38,6 +38,9 @@ void reduce(train_context& context) {
   auto sum = n * (n + 1) / 2.0;
   require(is(all_reduce(context, mine()), sum), "sum");
   require(is(all_reduce(context, mine(), reduce_op::mean), sum / n), "mean");
+  auto large = at::full({2}, 40000, at::kHalf); // 65504 is the largest
+  require(is(all_reduce(context, large, reduce_op::mean), 40000), "half");
+  require(is(large, 40000) && large.scalar_type() == at::kHalf, "in place");
   require(is(all_reduce(context, mine(), reduce_op::min), 1), "min");
   require(is(all_reduce(context, mine(), reduce_op::max), n), "max");
   auto view = mine().t();

@@ -10,6 +10,9 @@ namespace troupe::internal {
 
 namespace {
 
+/// What is read ahead is counted in samples, in a 64-bit number.
+constexpr auto max_stream_batch = std::int64_t{1} << 32;
+
 std::string text_of(const stream_shard& x) {
   return c10::str("rank ", x.rank, ": shard ", x.index, " of ", x.count,
                   " of the stream, epoch ", x.epoch);
@@ -39,9 +42,9 @@ stream_progress::stream_progress(stream_loader_options options, int rank,
                                  int world_size, bool is_resumable)
   : options_(options), rank_(rank), world_size_(world_size),
     is_resumable_(is_resumable) {
-  if (options.batch_size < 1)
+  if (options.batch_size < 1 || options.batch_size > max_stream_batch)
     throw_invalid_argument("a batch size of ", options.batch_size,
-                           " is below 1");
+                           " is not between 1 and ", max_stream_batch);
   if (options.shards < world_size)
     throw_invalid_argument("a stream of ", options.shards,
                            " shards cannot be divided among ", world_size,

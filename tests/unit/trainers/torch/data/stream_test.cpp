@@ -1,6 +1,8 @@
 #include "troupe/trainers/torch/data/stream_loader.hpp"
 
 #include <algorithm>
+#include <cstdint>
+#include <limits>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -296,6 +298,8 @@ TEST(stream_test, refuses_options_out_of_range) {
     return prepare_data_loader(context, uneven, x);
   };
   EXPECT_THROW(with({.batch_size = 0}), train_error);
+  EXPECT_THROW(with({.batch_size = std::numeric_limits<std::int64_t>::max()}),
+               train_error);
   EXPECT_THROW(with({.shards = 0}), train_error);
   EXPECT_THROW(with({.prefetch = 0}), train_error);
   try {

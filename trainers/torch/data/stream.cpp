@@ -67,9 +67,13 @@ void stream_progress::set_epoch(std::uint64_t epoch) {
 
 void stream_progress::start() {
   auto begins = start_.begin(state_.ended);
+  // What other ranks had taken when their epoch ended, a rank without steps in
+  // common did not know: one would begin where it ended, the others at its
+  // start.
+  auto is_own_end = options_.tail == tail::no_padding && state_.ended;
   if (begins == pass_start::place::next_epoch)
     begin_epoch(state_.epoch + 1);
-  else if (begins == pass_start::place::epoch)
+  else if (begins == pass_start::place::epoch || is_own_end)
     begin_epoch(state_.epoch);
 }
 

@@ -156,6 +156,28 @@ TEST(stream_test, begins_the_next_epoch_after_one_that_ended) {
   EXPECT_THAT(batches_of(loader), ElementsAre(numbers{0}, numbers{1}));
 }
 
+TEST(stream_test, begins_an_epoch_again_that_each_rank_has_ended_alone) {
+  auto pass = [](int rank, const stream_state* from, stream_state& end) {
+    auto context = make_context(rank, 2);
+    auto loader = prepare_data_loader(context, uneven,
+                                      {.shards = 5, .tail = tail::no_padding});
+    if (from)
+      loader.load_state(*from);
+    loader.set_epoch(0);
+    auto result = batches_of(loader);
+    end = loader.state();
+    return result;
+  };
+  stream_state saved, unused;
+  auto first = pass(0, nullptr, saved);
+  auto second = pass(1, nullptr, unused);
+  EXPECT_EQ(first.size(), 17u);
+  EXPECT_EQ(second.size(), 1u);
+  EXPECT_TRUE(saved.ended);
+  EXPECT_EQ(pass(0, &saved, unused), first);
+  EXPECT_EQ(pass(1, &saved, unused), second);
+}
+
 template <class Stream>
 void expect_resumed_everywhere(const Stream& stream) {
   auto context = make_context();

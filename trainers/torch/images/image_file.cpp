@@ -97,10 +97,11 @@ decoded decode_jpeg(const std::string& file, std::int64_t least) {
   auto pixels = new_pixels(height, width, has_inks ? 4 : 3);
   if (!pixels)
     return pixels;
-  auto status =
-    tjDecompress2(turbo.get(), bytes_of(file), file.size(),
-                  pixels->mutable_data_ptr<unsigned char>(), width, 0, height,
-                  has_inks ? TJPF_CMYK : TJPF_RGB, TJFLAG_ACCURATEDCT);
+  // Each of the scans of a progressive file, a few bytes, goes over all pixels.
+  auto status = tjDecompress2(turbo.get(), bytes_of(file), file.size(),
+                              pixels->mutable_data_ptr<unsigned char>(), width,
+                              0, height, has_inks ? TJPF_CMYK : TJPF_RGB,
+                              TJFLAG_ACCURATEDCT | TJFLAG_LIMITSCANS);
   if (status != 0) {
     std::string why = tjGetErrorStr2(turbo.get());
     // Other warnings are about bytes that do not matter.

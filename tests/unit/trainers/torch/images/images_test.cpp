@@ -221,6 +221,19 @@ TEST(image_file_test, refuses_a_size_of_which_only_a_part_would_be_possible) {
               HasSubstr("65500 x 65500 pixels"));
 }
 
+TEST(image_file_test, refuses_a_jpeg_that_takes_hours) {
+  test::temporary_folder folder;
+  auto bytes = bytes_of(data / "progressive.jpg");
+  auto last_scan = bytes.rfind("\xff\xda");
+  ASSERT_NE(last_scan, std::string::npos);
+  auto scan = bytes.substr(last_scan, bytes.size() - 2 - last_scan);
+  for (int i = 0; i < 600; ++i)
+    bytes.insert(last_scan, scan);
+  write_bytes(folder / "scans.jpg", bytes);
+  EXPECT_THAT(failure_of([&] { read_image(folder / "scans.jpg"); }),
+              HasSubstr("more than 500 scans"));
+}
+
 TEST(image_file_test, names_a_file_that_is_not_an_image_and_why) {
   test::temporary_folder folder;
   auto with = [&](const std::string& name, const std::string& bytes) {

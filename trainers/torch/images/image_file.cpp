@@ -79,6 +79,21 @@ tjscalingfactor part_of(int width, int height, std::int64_t least) {
   return result;
 }
 
+/// Whether *why*, with which libjpeg-turbo decoded *file*, is a warning about
+/// bytes that do not matter. Its code says so of an error, too, if there was a
+/// warning before; and of several warnings it keeps the first.
+bool is_readable(const std::string& file, std::string_view why) {
+  constexpr std::array<std::string_view, 5> harmless{
+    "Corrupt JPEG data: ", "Inconsistent progression sequence ",
+    "Invalid SOS parameters for sequential JPEG", "Unknown Adobe color ",
+    "Warning: "};
+  auto begins = [why](std::string_view x) { return why.starts_with(x); };
+  auto last_scan = file.rfind("\xff\xda");
+  auto is_whole =
+    last_scan != file.npos && file.find("\xff\xd9", last_scan) != file.npos;
+  return is_whole && std::ranges::any_of(harmless, begins);
+}
+
 decoded decode_jpeg(const std::string& file, std::int64_t least) {
   std::unique_ptr<void, end_decompression> turbo{tjInitDecompress()};
   if (!turbo)
@@ -104,9 +119,7 @@ decoded decode_jpeg(const std::string& file, std::int64_t least) {
                               TJFLAG_ACCURATEDCT | TJFLAG_LIMITSCANS);
   if (status != 0) {
     std::string why = tjGetErrorStr2(turbo.get());
-    // Other warnings are about bytes that do not matter.
-    auto is_cut_off = why.find("Premature end") != std::string::npos;
-    if (tjGetErrorCode(turbo.get()) != TJERR_WARNING || is_cut_off)
+    if (tjGetErrorCode(turbo.get()) != TJERR_WARNING || !is_readable(file, why))
       return reason{std::move(why)};
   }
   return channels_first(has_inks ? from_inks(*pixels) : *pixels);

@@ -249,6 +249,10 @@ TEST(image_file_test, names_a_file_that_is_not_an_image_and_why) {
     with("c.jpg", jpeg.substr(0, jpeg.size() - 40)),
     AllOf(HasSubstr((folder / "c.jpg").string()), HasSubstr("Premature end")));
   EXPECT_NE(with("d.jpg", jpeg.substr(0, 100)), "");
+  // Wherever it is cut, though some errors come after a warning.
+  auto progressive = bytes_of(data / "progressive.jpg");
+  for (auto size = progressive.size() - 2; size > 0; --size)
+    EXPECT_NE(with("p.jpg", progressive.substr(0, size)), "") << size;
   auto png = bytes_of(data / "colors.png");
   EXPECT_NE(with("e.png", png.substr(0, png.size() / 2)), "");
   png[png.size() / 2] ^= 0x40;

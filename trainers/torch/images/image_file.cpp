@@ -99,9 +99,11 @@ decoded decode_jpeg(const std::string& file, std::int64_t least) {
   if (!turbo)
     return reason{"libjpeg-turbo does not start"};
   int width = 0, height = 0, sampling = 0, space = 0;
-  if (tjDecompressHeader3(turbo.get(), bytes_of(file), file.size(), &width,
-                          &height, &sampling, &space)
-      != 0)
+  auto problem = tjDecompressHeader3(turbo.get(), bytes_of(file), file.size(),
+                                     &width, &height, &sampling, &space);
+  // After a warning it has found the size; then the pixels decide.
+  if (problem != 0
+      && (tjGetErrorCode(turbo.get()) != TJERR_WARNING || width < 1))
     return reason{tjGetErrorStr2(turbo.get())};
   if (!is_possible(height, width)) // A part of it needs memory for the whole.
     return impossible(height, width);

@@ -221,6 +221,19 @@ TEST(image_file_test, refuses_a_size_of_which_only_a_part_would_be_possible) {
               HasSubstr("65500 x 65500 pixels"));
 }
 
+TEST(image_file_test, reads_a_jpeg_with_bytes_that_do_not_matter) {
+  test::temporary_folder folder;
+  for (auto before : {"\xff\xdb", "\xff\xda", "\xff\xd9"}) {
+    auto bytes = bytes_of(data / "colors.jpg");
+    bytes.insert(bytes.rfind(before), 2, '\0');
+    write_bytes(folder / "more.jpg", bytes);
+    EXPECT_TRUE(
+      read_image(folder / "more.jpg").equal(read_image(data / "colors.jpg")));
+    write_bytes(folder / "cut.jpg", bytes.substr(0, bytes.size() - 40));
+    EXPECT_NE(failure_of([&] { read_image(folder / "cut.jpg"); }), "");
+  }
+}
+
 TEST(image_file_test, refuses_a_jpeg_that_takes_hours) {
   test::temporary_folder folder;
   auto bytes = bytes_of(data / "progressive.jpg");

@@ -8,6 +8,7 @@ where its engine or the rights for such hosts are missing; if all are skipped, t
 import os
 import re
 import select
+import shlex
 import shutil
 import subprocess
 import sys
@@ -306,8 +307,8 @@ class OverMpi(WithSsh):
 
     def run_parts(self, driver, agent):
         """Ends with all output of a run whose driver, on h1, and agent, on h2, are these commands; and with its code."""
-        launcher = ["mpirun", "--allow-run-as-root", "-H", "h1", "-n", "1", *driver, ":", "-H", "h2", "-n", "1", *agent]
-        running = self.start_command(*launcher)
+        of_rank = "if [ $PMIX_RANK = 0 ]; then exec {}; fi; exec {}".format(*(shlex.join(map(str, x)) for x in (driver, agent)))
+        running = self.start_command("mpirun", "--allow-run-as-root", "-H", "h1,h2", "-n", "2", "sh", "-c", of_rank)
         output = running.communicate(timeout=LIMIT_S)[0]
         self.expect_nothing_left()
         return output, running.returncode

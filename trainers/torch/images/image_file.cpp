@@ -79,19 +79,37 @@ tjscalingfactor part_of(int width, int height, std::int64_t least) {
   return result;
 }
 
+/// Whether the end of the picture is in the JPEG file *x*. A thumbnail before
+/// it and other pictures or a film after it have ends of their own.
+bool has_end(std::string_view x) {
+  auto byte = [x](std::size_t i) { return static_cast<unsigned char>(x[i]); };
+  std::size_t i = 2; // after the start of the picture
+  while (x.size() - i >= 4) {
+    auto marker = byte(i + 1);
+    if (byte(i) != 0xff || marker == 0xff) { // data, or a byte that fills
+      ++i;
+      continue;
+    }
+    if (marker == 0xd9)
+      return true;
+    // A byte of data, a restart or a start stands alone; segments have a size.
+    auto is_alone = marker <= 1 || (marker >= 0xd0 && marker <= 0xd8);
+    auto size = is_alone ? 0 : byte(i + 2) << 8 | byte(i + 3);
+    i += std::min(x.size() - i, static_cast<std::size_t>(size) + 2);
+  }
+  return x.substr(i).find("\xff\xd9") != x.npos;
+}
+
 /// Whether *why*, with which libjpeg-turbo decoded *file*, is a warning about
 /// bytes that do not matter. Its code says so of an error, too, if there was a
 /// warning before; and of several warnings it keeps the first.
-bool is_readable(const std::string& file, std::string_view why) {
+bool is_readable(std::string_view file, std::string_view why) {
   constexpr std::array<std::string_view, 5> harmless{
     "Corrupt JPEG data: ", "Inconsistent progression sequence ",
     "Invalid SOS parameters for sequential JPEG", "Unknown Adobe color ",
     "Warning: "};
   auto begins = [why](std::string_view x) { return why.starts_with(x); };
-  auto last_scan = file.rfind("\xff\xda");
-  auto is_whole =
-    last_scan != file.npos && file.find("\xff\xd9", last_scan) != file.npos;
-  return is_whole && std::ranges::any_of(harmless, begins);
+  return std::ranges::any_of(harmless, begins) && has_end(file);
 }
 
 decoded decode_jpeg(const std::string& file, std::int64_t least) {

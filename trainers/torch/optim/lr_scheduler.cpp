@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numbers>
 
 #include "troupe/trainers/torch/throw_invalid_argument.hpp"
@@ -205,13 +206,14 @@ void reduce_lr_on_plateau::step(double value) {
 }
 
 bool reduce_lr_on_plateau::improves(double value) const {
-  if (!state_.best) // An infinite one would have NaN for its threshold.
-    return std::isfinite(value);
-  auto best = *state_.best;
-  auto least =
-    options_.relative ? best * options_.threshold : options_.threshold;
-  return options_.mode == score_order::min ? value < best - least
-                                           : value > best + least;
+  auto is_min = options_.mode == score_order::min;
+  constexpr auto infinity = std::numeric_limits<double>::infinity();
+  auto best = state_.best.value_or(is_min ? infinity : -infinity);
+  // What is relative to an infinite value would be NaN.
+  auto least = !options_.relative ? options_.threshold
+               : std::isinf(best) ? 0
+                                  : best * options_.threshold;
+  return is_min ? value < best - least : value > best + least;
 }
 
 plateau_state reduce_lr_on_plateau::state() const {

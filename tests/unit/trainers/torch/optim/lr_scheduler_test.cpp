@@ -179,12 +179,27 @@ TEST(lr_scheduler_test, refuses_what_does_not_fit) {
 }
 
 TEST(lr_scheduler_test, finds_improvements_on_an_infinite_value) {
+  constexpr auto infinity = std::numeric_limits<double>::infinity();
   auto optimizer = sgd(1);
   reduce_lr_on_plateau schedule{optimizer, {.factor = 0.5, .patience = 1}};
-  schedule.step(std::numeric_limits<double>::infinity());
+  schedule.step(infinity);
   for (double value : {4, 3, 2, 1})
     schedule.step(value);
   EXPECT_EQ(optimizer.lr(), 1);
+  // As in a state saved when an infinite value was taken for the best.
+  schedule.load_state({.best = infinity, .lr = {1}});
+  for (double value : {4, 3, 2, 1})
+    schedule.step(value);
+  EXPECT_EQ(optimizer.lr(), 1);
+}
+
+TEST(lr_scheduler_test, finds_nothing_better_than_the_best_infinity) {
+  auto optimizer = sgd(1);
+  reduce_lr_on_plateau schedule{
+    optimizer, {.mode = score_order::max, .factor = 0.5, .patience = 1}};
+  for (double value : {std::numeric_limits<double>::infinity(), 1.0, 2.0})
+    schedule.step(value);
+  EXPECT_EQ(optimizer.lr(), 0.5);
 }
 
 TEST(lr_scheduler_test, takes_a_nan_for_no_improvement) {

@@ -10,7 +10,8 @@ namespace troupe::internal {
 
 namespace {
 
-/// What is read ahead is counted in samples, in a 64-bit number.
+/// More than fit into memory: "all at once". What is read ahead, some batches,
+/// is counted in samples, in a 64-bit number.
 constexpr auto max_stream_batch = std::int64_t{1} << 32;
 
 std::string text_of(const stream_shard& x) {
@@ -42,9 +43,10 @@ stream_progress::stream_progress(stream_loader_options options, int rank,
                                  int world_size, bool is_resumable)
   : options_(options), rank_(rank), world_size_(world_size),
     is_resumable_(is_resumable) {
-  if (options.batch_size < 1 || options.batch_size > max_stream_batch)
+  if (options.batch_size < 1)
     throw_invalid_argument("a batch size of ", options.batch_size,
-                           " is not between 1 and ", max_stream_batch);
+                           " is below 1");
+  options_.batch_size = std::min(options.batch_size, max_stream_batch);
   if (options.shards < world_size)
     throw_invalid_argument("a stream of ", options.shards,
                            " shards cannot be divided among ", world_size,

@@ -314,14 +314,26 @@ TEST(stream_test, goes_past_a_batch_that_cannot_be_put_together) {
   }
 }
 
+TEST(stream_test, takes_all_samples_at_once) {
+  auto context = make_context();
+  for (int workers : {0, 2}) {
+    auto loader = prepare_data_loader(
+      context, uneven,
+      {.batch_size = std::numeric_limits<std::int64_t>::max(),
+       .shards = 5,
+       .workers = workers});
+    auto batches = batches_of(loader);
+    ASSERT_EQ(batches.size(), 1u);
+    EXPECT_EQ(batches[0].size(), 18u);
+  }
+}
+
 TEST(stream_test, refuses_options_out_of_range) {
   auto context = make_context();
   auto with = [&](stream_loader_options x) {
     return prepare_data_loader(context, uneven, x);
   };
   EXPECT_THROW(with({.batch_size = 0}), train_error);
-  EXPECT_THROW(with({.batch_size = std::numeric_limits<std::int64_t>::max()}),
-               train_error);
   EXPECT_THROW(with({.shards = 0}), train_error);
   EXPECT_THROW(with({.prefetch = 0}), train_error);
   try {

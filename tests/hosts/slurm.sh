@@ -54,7 +54,7 @@ PartitionName=urgent Nodes=ALL MaxTime=INFINITE State=UP PriorityTier=10 Preempt
 END
   # Newer ones look for cgroups although no plugin uses them; that of Debian 12 does not know the word.
   case $(slurmd -V) in
-    "slurm 22."*) ;;
+    *" 22."*) ;;
     *) echo "CgroupPlugin=disabled" >"$folder/cgroup.conf" ;;
   esac
 }

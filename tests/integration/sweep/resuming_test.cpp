@@ -92,11 +92,11 @@ TEST_F(sweep_test, resumes_after_a_kill_without_repeating_a_trial) {
   EXPECT_TRUE(WIFSIGNALED(killed));
   // As if the last line were written an hour after the others.
   auto journal = path() / "trial-0002" / "journal.jsonl";
-  auto text = bytes_of(journal);
+  std::string line;
   append_event_line(
-    text, 0, unix_us(std::chrono::system_clock::now() + std::chrono::hours{1}),
+    line, 0, unix_us(std::chrono::system_clock::now() + std::chrono::hours{1}),
     "pause", {});
-  write_bytes(journal, text);
+  write_bytes(journal, bytes_of(journal) + line);
   std::map<std::string, std::string> before;
   for (auto name : {"trial-0000", "trial-0001"})
     before[name] = bytes_of(path() / name / "journal.jsonl");

@@ -348,14 +348,18 @@ TEST_F(journal_test, finds_the_last_batch_without_the_rest) {
 
 TEST_F(journal_test, adds_up_the_seconds_that_each_driver_had_the_run) {
   std::string lines;
+  append_header_line(lines);
   auto event = [&](std::int64_t second, std::string_view kind) {
-    append_event_line(lines, 0, second * 1'000'000, kind, {});
+    std::string line;
+    append_event_line(line, 0, second * 1'000'000, kind, {});
+    lines += line;
   };
   auto report = [&](std::int64_t second, std::uint64_t index) {
-    append_batch_line(lines, 0, second * 1'000'000, batch(index, {{{"x", 1}}}),
+    std::string line;
+    append_batch_line(line, 0, second * 1'000'000, batch(index, {{{"x", 1}}}),
                       "", 0);
+    lines += line;
   };
-  append_header_line(lines);
   event(10, "attempt_begun");
   report(13, 0);
   event(15, "ranks_failed");

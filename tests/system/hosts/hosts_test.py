@@ -66,6 +66,7 @@ class OnHosts(unittest.TestCase):
         self.events = os.open(self.work / "events", os.O_RDWR)
         self.addCleanup(os.close, self.events)
         self.program = HOSTS_RUN
+        self.started = []
 
     def start(self, *arguments, prefix=(), host="h1", variables=()):
         """Starts the program on *host*, in the work folder, as a command of *prefix*."""
@@ -78,17 +79,28 @@ class OnHosts(unittest.TestCase):
         self.addCleanup(running.stdout.close)
         self.addCleanup(running.wait)
         self.addCleanup(running.kill)
+        self.started.append(running)
         return running
 
+    def fail_with_output(self, problem):
+        """Ends all that was started, and says what it printed."""
+        for running in self.started:
+            running.kill()
+        self.fail("\n".join([problem, *(x.communicate(timeout=LIMIT_S)[0] for x in self.started if not x.stdout.closed)]))
+
     def output_of(self, running, code=0):
-        output = running.communicate(timeout=LIMIT_S)[0]
+        try:
+            output = running.communicate(timeout=LIMIT_S)[0]
+        except subprocess.TimeoutExpired:
+            self.fail_with_output(f"still running after {LIMIT_S} s")
         self.assertEqual(running.returncode, code, output)
         return output
 
     def next_line(self):
         line = b""
         while not line.endswith(b"\n"):
-            self.assertTrue(select.select([self.events], [], [], LIMIT_S)[0], "no rank")
+            if not select.select([self.events], [], [], LIMIT_S)[0]:
+                self.fail_with_output(f"no rank in {LIMIT_S} s")
             line += os.read(self.events, 1)
         return line.decode().split()
 

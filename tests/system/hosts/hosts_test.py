@@ -271,8 +271,10 @@ class OverMpi(WithSsh):
     MPIRUN = ["mpirun", "--allow-run-as-root", "-H", "h1:2,h2:2,h3:2"]
 
     def start_command(self, *command, variables=(), **where):
-        # Processes of all hosts have the same few ids: the folders that a killed mpirun 5 left would meet those of the next.
-        return super().start_command(*command, variables=[*variables, f"PRTE_MCA_prte_tmpdir_base={self.work}"], **where)
+        # Hosts have one folder of temporary files, and the same names and process ids in each test and run: what one mpirun
+        # leaves or removes there would be of another one.
+        folders = [f"OMPI_MCA_orte_tmpdir_base={self.work}", f"PRTE_MCA_prte_tmpdir_base={self.work}"]
+        return super().start_command(*command, variables=[*variables, *folders], **where)
 
     def expect_six_ranks(self, ranks):
         """Two on each host; agents come in any order."""

@@ -52,8 +52,7 @@ fs::file_type type_of(mode_t mode) noexcept {
 // name in the open folder: if that is renamed meanwhile, nothing stays behind.
 expected<void> put_in_place(const unique_fd& folder, const unique_fd& file,
                             const fs::path& temporary, const fs::path& path,
-                            std::string_view bytes,
-                            after_power_cut left = after_power_cut::new_file) {
+                            std::string_view bytes, after_power_cut left) {
   auto may_stay = left == after_power_cut::new_or_old_file
                   && ::faccessat(folder.get(), path.filename().c_str(), F_OK,
                                  AT_SYMLINK_NOFOLLOW)
@@ -217,15 +216,23 @@ expected<void> write_new_file(const fs::path& path, std::string_view bytes) {
 
 expected<void> replace_file(const fs::path& path, std::string_view bytes,
                             after_power_cut left) {
-  auto temporary = path;
-  temporary += ".new";
   TROUPE_TRY(auto folder,
              open_file(folder_of(path), O_RDONLY | O_DIRECTORY, "open folder"));
+  return replace_file_at(folder, path, bytes, left);
+}
+
+expected<void> replace_file_at(const unique_fd& folder, const fs::path& path,
+                               std::string_view bytes, after_power_cut left,
+                               struct stat* made) {
+  auto temporary = path;
+  temporary += ".new";
   auto name = temporary.filename();
   ::unlinkat(folder.get(), name.c_str(), 0); // left by a crash
   return open_own_file(folder.get(), name.c_str(), O_WRONLY | O_CREAT | O_EXCL,
                        ec::storage, "cannot create " + temporary.string())
     .and_then([&](const unique_fd& file) {
+      if (made)
+        ::fstat(file.get(), made);
       return put_in_place(folder, file, temporary, path, bytes, left);
     });
 }
@@ -236,7 +243,8 @@ expected<void> replace_shared_file(const unique_fd& folder,
   auto made = make_temporary(folder.get(), path, 0600);
   if (!made.file)
     return storage_failure("create", made.path, made.code);
-  return put_in_place(folder, made.file, made.path, path, bytes);
+  return put_in_place(folder, made.file, made.path, path, bytes,
+                      after_power_cut::new_file);
 }
 
 temporary_file make_temporary(int folder, const fs::path& path, mode_t mode) {

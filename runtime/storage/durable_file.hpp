@@ -77,6 +77,14 @@ enum class after_power_cut {
 expected<void> replace_file(const fs::path& path, std::string_view bytes,
                             after_power_cut left = after_power_cut::new_file);
 
+/// The same in the open *folder*, even if that was renamed. One writer at a
+/// time: all take the temporary name `<path>.new`. *made* receives the identity
+/// of the new file before it has its name.
+expected<void> replace_file_at(const unique_fd& folder, const fs::path& path,
+                               std::string_view bytes,
+                               after_power_cut left = after_power_cut::new_file,
+                               struct stat* made = nullptr);
+
 /// The same for a file that several processes may replace at once: each of them
 /// succeeds and the last one stays. A killed process leaves a temporary file,
 /// `<path>.NNNNNN`, that does not disturb others. The file is in the open

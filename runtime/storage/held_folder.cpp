@@ -180,27 +180,8 @@ expected<void> held_folder::write_new_file(const std::string& name,
 expected<void> held_folder::replace_file(const std::string& name,
                                          std::string_view bytes,
                                          struct stat* made) const {
-  // One driver at a time writes here, so one temporary name is enough.
-  auto temporary = name + ".new";
-  ::unlinkat(folder_.get(), temporary.c_str(), 0); // left by a crash
-  auto written = open_file(temporary, O_WRONLY | O_CREAT | O_EXCL, "create")
-                   .and_then([&](const unique_fd& file) {
-                     if (made)
-                       ::fstat(file.get(), made);
-                     return write_durably(file, path_ / temporary, bytes);
-                   });
-  failpoint("replace.written");
-  if (written
-      && ::renameat(folder_.get(), temporary.c_str(), folder_.get(),
-                    name.c_str())
-           != 0)
-    written = tl::unexpected{storage_error("replace", path_ / name, errno)};
-  if (!written) {
-    ::unlinkat(folder_.get(), temporary.c_str(), 0);
-    return written;
-  }
-  failpoint("replace.renamed");
-  return sync_file(folder_, path_);
+  return replace_file_at(folder_, path_ / name, bytes,
+                         after_power_cut::new_file, made);
 }
 
 expected<std::vector<std::string>> held_folder::names() const {

@@ -372,10 +372,10 @@ verb rm_verb() {
                          "the driver, which was on another host or before a\n"
                          "reboot, has ended");
             app.footer(
-              "Asks on a terminal. A file that Troupe does not know, a "
-              "checkpoint with files\nof yours in it, and what trackers keep "
-              "elsewhere stay, and are named.\nExit code 1 if it was not "
-              "removed completely.");
+              "Asks on a terminal. A file that Troupe does not know, and a "
+              "checkpoint with\nfiles of yours in it, stay and are named. What "
+              "trackers keep elsewhere stays,\ntoo, and is not named.\n"
+              "Exit code 1 if it was not removed completely.");
             return [x] { return rm(*x); };
           }};
 }

@@ -12,7 +12,6 @@
 #include "troupe/callbacks/status_text.hpp"
 #include "troupe/runtime/near_names.hpp"
 #include "troupe/runtime/run_layout.hpp"
-#include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/store/journal_reader.hpp"
 #include "troupe/runtime/text.hpp"
 
@@ -187,33 +186,8 @@ std::string tables_of(const std::vector<found_run>& runs,
   return result;
 }
 
-/// The folder whose runs are listed: that of a storage, or of a sweep.
-expected<fs::path> listed_folder(const ls_arguments& x) {
-  TROUPE_TRY(auto storage, storage_folder(x.storage));
-  if (x.folder.empty())
-    return storage;
-  // A folder that is there comes before a sweep of that name elsewhere.
-  TROUPE_TRY(auto folder, storage_folder(x.folder));
-  TROUPE_TRY(auto found, look_up(folder));
-  if (found.exists())
-    return folder;
-  TROUPE_TRY(auto sweep, find_sweep(x.folder, storage));
-  if (sweep)
-    return *sweep;
-  if (x.folder.find('/') != x.folder.npos)
-    return folder;
-  std::vector<std::string> names;
-  if (auto among = look_into(storage))
-    for (auto& path : among->sweeps)
-      names.push_back(path.filename().string());
-  return failure(ec::invalid_argument,
-                 concat("there is no folder ", folder.string(),
-                        ", and no sweep ", x.folder, " in ", storage.string(),
-                        did_you_mean(x.folder, {names.begin(), names.end()})));
-}
-
 expected<int> ls(const ls_arguments& x) {
-  TROUPE_TRY(auto folder, listed_folder(x));
+  TROUPE_TRY(auto folder, folder_of_runs(x.folder, x.storage));
   TROUPE_TRY(auto storage, look_into(folder));
   if (x.names) {
     print(names_of(storage));
@@ -255,13 +229,7 @@ verb ls_verb() {
     "Of a sweep,\nlists the trials.",
     [](CLI::App& app) -> action {
       auto x = std::make_shared<ls_arguments>();
-      app
-        .add_option("FOLDER", x->folder,
-                    "a folder of runs; or a sweep: its name, its folder, or\n"
-                    "the first 6 digits of its id or more (default: the\n"
-                    "folder that --storage names)")
-        ->option_text(" ")
-        ->check(not_empty);
+      add_folder_of_runs(app, x->folder);
       add_storage(app, x->storage);
       app
         .add_option("-m,--metric", x->metric,

@@ -33,13 +33,22 @@ expected<run_arguments::folder> run_arguments::run_or_sweep() const {
   });
 }
 
-void add_storage(CLI::App& app, std::string& to, const std::string& names,
-                 const std::string& shown) {
+void add_folder_of_runs(CLI::App& app, std::string& to) {
   app
-    .add_option(names, to,
+    .add_option("FOLDER", to,
+                "a folder of runs; or a sweep: its name, its folder, or\n"
+                "the first 6 digits of its id or more (default: the\n"
+                "folder that --storage names)")
+    ->option_text(" ")
+    ->check(not_empty);
+}
+
+void add_storage(CLI::App& app, std::string& to) {
+  app
+    .add_option("-s,--storage", to,
                 "the folder of runs (default: $TROUPE_STORAGE, else\n"
                 "~/troupe_results)")
-    ->option_text(shown)
+    ->option_text("FOLDER")
     ->check(not_empty);
 }
 

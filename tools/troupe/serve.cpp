@@ -10,7 +10,7 @@
 #include <sstream>
 
 #include "tools/troupe/live_storage.hpp"
-#include "tools/troupe/storage.hpp"
+#include "tools/troupe/sweeps.hpp"
 #include "tools/troupe/verbs.hpp"
 #include "troupe/callbacks/http/http_server.hpp"
 #include "troupe/callbacks/report_page/document_news.hpp"
@@ -35,7 +35,8 @@ constexpr std::chrono::milliseconds shortest_pause{200};
 constexpr int rendering_share = 5;
 
 struct serve_arguments {
-  std::string folder;
+  std::string folder; ///< Of runs, or a sweep.
+  std::string storage;
   std::uint16_t port = 0;
   bool json = false;
 };
@@ -349,7 +350,7 @@ private:
 };
 
 expected<int> serve(const serve_arguments& x) {
-  TROUPE_TRY(auto folder, storage_folder(x.folder));
+  TROUPE_TRY(auto folder, folder_of_runs(x.folder, x.storage));
   TROUPE_TRY(auto runs, live_storage::open(folder));
   TROUPE_TRY(auto token, random_hex(16));
   TROUPE_TRY(auto signals, ending_signals());
@@ -375,11 +376,13 @@ expected<int> serve(const serve_arguments& x) {
 verb serve_verb() {
   return {
     "serve",
-    "Shows the runs and sweeps of a storage folder in a browser, live: prints "
-    "the\naddress to open, and serves until it is interrupted.",
+    "Shows the runs and sweeps of a storage folder in a browser, live; of a "
+    "sweep,\nits trials. Prints the address to open, and serves until it is "
+    "interrupted.",
     [](CLI::App& app) -> action {
       auto x = std::make_shared<serve_arguments>();
-      add_storage(app, x->folder, "STORAGE", " ");
+      add_folder_of_runs(app, x->folder);
+      add_storage(app, x->storage);
       app
         .add_option("-p,--port", x->port,
                     "of 127.0.0.1 (default: 0, one that is free)")

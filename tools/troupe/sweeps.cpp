@@ -4,6 +4,7 @@
 
 #include "tools/troupe/storage.hpp"
 #include "troupe/callbacks/status_text.hpp"
+#include "troupe/runtime/near_names.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/storage/held_folder.hpp"
 #include "troupe/runtime/text.hpp"
@@ -200,6 +201,31 @@ expected<std::optional<fs::path>> find_sweep(const std::string& given,
   return find_id(given, *among).map([](const std::optional<found_id>& x) {
     return x && x->is_sweep ? std::optional{x->path} : std::nullopt;
   });
+}
+
+expected<fs::path> folder_of_runs(const std::string& given,
+                                  const std::string& storage) {
+  TROUPE_TRY(auto among, storage_folder(storage));
+  if (given.empty())
+    return among;
+  // A folder that is there comes before a sweep of that name elsewhere.
+  TROUPE_TRY(auto folder, storage_folder(given));
+  TROUPE_TRY(auto found, look_up(folder));
+  if (found.exists())
+    return folder;
+  TROUPE_TRY(auto sweep, find_sweep(given, among));
+  if (sweep)
+    return *sweep;
+  if (given.find('/') != given.npos)
+    return folder;
+  std::vector<std::string> names;
+  if (auto content = look_into(among))
+    for (auto& path : content->sweeps)
+      names.push_back(path.filename().string());
+  return failure(ec::invalid_argument,
+                 concat("there is no folder ", folder.string(),
+                        ", and no sweep ", given, " in ", among.string(),
+                        did_you_mean(given, {names.begin(), names.end()})));
 }
 
 bool has_ended(const found_sweep& x) {

@@ -69,6 +69,12 @@ expected<process_identity> ask_sweep_to_end(const fs::path& path,
 expected<std::optional<fs::path>> find_sweep(const std::string& given,
                                              const fs::path& storage);
 
+/// The folder whose runs *given* names: a storage folder, or a sweep by its
+/// path, its name in *storage*, or the first digits of its id. Empty:
+/// *storage*, which is as `storage_folder` takes it.
+expected<fs::path> folder_of_runs(const std::string& given,
+                                  const std::string& storage);
+
 /// The state of trial *x* of *of*, as that of a run.
 std::string state_name(const trial& x, const found_sweep& of);
 

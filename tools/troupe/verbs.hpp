@@ -59,10 +59,9 @@ struct run_arguments {
 /// Adds RUN, `--storage` and `--json`.
 std::shared_ptr<run_arguments> add_run_arguments(CLI::App& app);
 
-/// Adds the folder of runs: an option, or what *names* and *shown* say.
-void add_storage(CLI::App& app, std::string& to,
-                 const std::string& names = "-s,--storage",
-                 const std::string& shown = "FOLDER");
+/// Adds FOLDER, for `folder_of_runs`.
+void add_folder_of_runs(CLI::App& app, std::string& to);
+void add_storage(CLI::App& app, std::string& to);
 void add_json(CLI::App& app, bool& to);
 
 } // namespace troupe::tool

@@ -336,13 +336,17 @@ class ServedSweepTest(SweepTest):
         driver.communicate(timeout=base.LIMIT_S)
         self.assertEqual(browser.complaints, [])
 
-    def test_the_folder_of_a_sweep_is_served_as_one_of_runs(self):
+    def test_a_sweep_is_served_as_a_folder_of_runs_by_its_path_its_name_and_its_id(self):
         path = self.runs.make("search", "--sweep", 1)
-        server = serve_test.Server(path)
-        self.addCleanup(server.close)
-        (row,) = server.whole("")["runs"]
-        self.assertEqual(row["name"], "trial-0000")
-        self.assertEqual(server.whole(row["name"])["state"], "finished")
+        for name in (path, "search", self.found()["id"][:6]):
+            with self.subTest(name):
+                server = serve_test.Server(name, "-s", self.storage)
+                self.addCleanup(server.close)
+                (row,) = server.whole("")["runs"]
+                self.assertEqual(row["name"], "trial-0000")
+                self.assertEqual(server.whole(row["name"])["state"], "finished")
+        self.assertEqual(base.troupe("serve", "serch", "-s", self.storage, code=2)[1],
+                         f"troupe serve: there is no folder {Path.cwd()}/serch, and no sweep serch in {self.storage}; did you mean search?\n")
 
     def test_only_trials_of_a_sweep_are_asked_for_by_path(self):
         self.runs.make("search", "--sweep", 1)

@@ -142,7 +142,7 @@ expected<spawner_link> fork_spawner(rank_main entry) {
   auto parent = ::getpid();
   auto pid = ::fork();
   if (pid < 0)
-    return system_failure(ec::spawn, "cannot fork the spawner");
+    return spawn_failure("cannot fork the spawner");
   if (pid == 0) {
     mine.reset();
     spawner_loop{std::move(theirs), parent, entry}.run();

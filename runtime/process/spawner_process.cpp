@@ -16,6 +16,7 @@
 #include "troupe/runtime/process/descriptor.hpp"
 #include "troupe/runtime/process/process_exit.hpp"
 #include "troupe/runtime/process/processes.hpp"
+#include "troupe/runtime/process/start_program.hpp"
 #include "troupe/runtime/process/would_block.hpp"
 
 namespace troupe::internal {
@@ -183,7 +184,8 @@ void spawner_loop::serve_frame() {
     // The kernel drops descriptors that this process has no room for.
     if (descriptors.size() != header.descriptors)
       refuse(spawn_reader{body}.number(),
-             "the spawner has no file descriptors left");
+             "the spawner has no file descriptors left: RLIMIT_NOFILE allows "
+             "no more");
     else
       start(body, std::move(descriptors));
   } else if (header.kind == spawn_frame::signal) {
@@ -199,12 +201,13 @@ void spawner_loop::start(std::string_view body,
   auto id = order->id;
   unique_fd words{::memfd_create("troupe-last-words", MFD_CLOEXEC)};
   if (!words)
-    return refuse(id,
-                  system_failure(ec::spawn, "memfd_create").value().message);
+    return refuse(id, spawn_failure("the spawner cannot make a file in memory")
+                        .value()
+                        .message);
   auto spawner = ::getpid();
   auto pid = ::fork();
   if (pid < 0)
-    return refuse(id, system_failure(ec::spawn, "fork").value().message);
+    return refuse(id, spawn_failure("the spawner cannot fork").value().message);
   if (pid == 0) {
     ::prctl(PR_SET_NAME, program_name_);
     ranks_.clear();
@@ -219,7 +222,8 @@ void spawner_loop::start(std::string_view body,
   auto process = open_pidfd(pid);
   auto copy = process ? duplicate(process.get()) : expected<unique_fd>{};
   if (!process || !copy) {
-    auto why = system_failure(ec::spawn, "pidfd_open").value().message;
+    auto why =
+      spawn_failure("the spawner cannot watch the process").value().message;
     ::kill(pid, SIGKILL);
     wait_for(pid);
     return refuse(id, why);

@@ -8,7 +8,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
+#include <utility>
 
 namespace troupe::internal {
 namespace {
@@ -41,6 +43,17 @@ struct spawn_settings {
 };
 
 } // namespace
+
+tl::unexpected<error> spawn_failure(std::string what, int error_number) {
+  auto result = system_failure(ec::spawn, std::move(what), error_number);
+  auto& message = result.value().message;
+  if (error_number == EAGAIN)
+    message += "; the user has probably as many processes and threads as "
+               "RLIMIT_NPROC allows, or a cgroup as many as its pids.max";
+  else if (error_number == EMFILE)
+    message += "; RLIMIT_NOFILE allows no more";
+  return result;
+}
 
 expected<std::string> own_program() {
   boost::system::error_code code;
@@ -80,7 +93,7 @@ expected<started_program> start_program(program_start x, std::string what) {
                               &with.attributes, arguments.data(),
                               x.environment ? environment.data() : environ);
   if (failed != 0)
-    return system_failure(ec::spawn, std::move(what), failed);
+    return spawn_failure(std::move(what), failed);
   return started_program{pid, open_pidfd(pid)};
 }
 

@@ -2,6 +2,7 @@
 
 #include <sys/types.h>
 
+#include <cerrno>
 #include <optional>
 #include <string>
 #include <utility>
@@ -34,10 +35,15 @@ struct started_program {
   unique_fd process; ///< A pidfd.
 };
 
+/// Why no process could be made: `ec::spawn` with "<what>: <what the system
+/// says of *error_number*>" and, if there is one, the limit that is likely
+/// reached.
+tl::unexpected<error> spawn_failure(std::string what, int error_number = errno);
+
 /// The file of this program; `ec::spawn` if the system does not say.
 expected<std::string> own_program();
 
-/// Starts *x*, from any thread; fails with `ec::spawn` and "<what>: <reason>".
+/// Starts *x*, from any thread; fails with `spawn_failure`.
 expected<started_program> start_program(program_start x, std::string what);
 
 } // namespace troupe::internal

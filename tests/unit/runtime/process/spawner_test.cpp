@@ -1,5 +1,6 @@
 #include "troupe/runtime/process/spawner.hpp"
 
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <fstream>
@@ -20,6 +21,7 @@
 #include "tests/unit/runtime/process/started_rank.hpp"
 #include "troupe/runtime/process/descriptor.hpp"
 #include "troupe/runtime/process/log_tee.hpp"
+#include "troupe/runtime/process/start_program.hpp"
 #include "troupe/runtime/process/usable_cores.hpp"
 
 using namespace troupe;
@@ -364,4 +366,16 @@ TEST_F(spawner_test, can_be_called_again_from_a_callback) {
         [&](process_exit end) { second.set_value(std::move(end)); });
     });
   EXPECT_EQ(second.get_future().get().code, 2);
+}
+
+TEST(spawn_failure_test, names_the_limit_that_is_likely_reached) {
+  auto text = [](int code) {
+    return spawn_failure("the spawner cannot fork", code).value().message;
+  };
+  EXPECT_EQ(text(EAGAIN),
+            "the spawner cannot fork: Resource temporarily unavailable; the "
+            "user has probably as many processes and threads as RLIMIT_NPROC "
+            "allows, or a cgroup as many as its pids.max");
+  EXPECT_THAT(text(EMFILE), HasSubstr("RLIMIT_NOFILE"));
+  EXPECT_EQ(text(ENOMEM), "the spawner cannot fork: Cannot allocate memory");
 }

@@ -4,6 +4,7 @@
 
 #include "troupe/actors/compat/messaging.hpp"
 #include "troupe/actors/protocol/error_code.hpp"
+#include "troupe/runtime/counted.hpp"
 #include "troupe/runtime/process/secrets.hpp"
 #include "troupe/runtime/text.hpp"
 #include "troupe/runtime/unix_time.hpp"
@@ -18,10 +19,9 @@ std::string text_of_delay(const run_state_machine& machine,
   auto& policy = machine.policy();
   std::string ends;
   if (auto n = policy.failures_in_a_row(); n > 0)
-    ends = concat("failed ", n, n == 1 ? " time" : " times");
+    ends = "failed " + counted(n, "time");
   if (auto n = policy.leaves_in_a_row(); n > 0)
-    ends += concat(ends.empty() ? "" : " and ", "left ", n,
-                   n == 1 ? " time" : " times");
+    ends += (ends.empty() ? "left " : " and left ") + counted(n, "time");
   return concat("the ranks ", ends,
                 " without a report in between: they are restarted in ",
                 duration_text(delay));

@@ -4,6 +4,7 @@
 #include "troupe/actors/attempt_end.hpp"
 #include "troupe/actors/compat/messaging.hpp"
 #include "troupe/actors/driver.hpp"
+#include "troupe/runtime/counted.hpp"
 #include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
@@ -16,9 +17,9 @@ void driver_state::started(const attempt_started& x) {
       x.world_size > world_size ? "more hosts are here" : fewer_ranks_for;
     note_event("world_resized",
                {{"from", world_size}, {"to", x.world_size}, {"why", why}});
-    args.monitor->note(concat("attempt ", x.attempt, " has ", x.world_size,
-                              x.world_size == 1 ? " rank" : " ranks",
-                              " instead of ", world_size));
+    args.monitor->note(concat("attempt ", x.attempt, " has ",
+                              counted(x.world_size, "rank"), " instead of ",
+                              world_size));
     world_size = x.world_size;
     shown.world_size = x.world_size;
   }

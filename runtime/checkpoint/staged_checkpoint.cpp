@@ -13,6 +13,7 @@
 
 #include "troupe/runtime/checkpoint/copy_files.hpp"
 #include "troupe/runtime/checkpoint/manifest.hpp"
+#include "troupe/runtime/counted.hpp"
 #include "troupe/runtime/run_layout.hpp"
 #include "troupe/runtime/storage/checksum.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
@@ -109,9 +110,10 @@ internal::read_file_list(const held_folder& folder, const std::string& name,
   while (is_whole && !body.empty())
     is_whole = take(body, result.emplace_back());
   if (!is_whole || result.size() != count)
-    return failure(ec::corrupt, concat((folder.path() / name).string(),
-                                       " is not the list of ", count,
-                                       " files that its rank wrote"));
+    return failure(ec::corrupt,
+                   concat((folder.path() / name).string(),
+                          " is not the list of ", counted(count, "file"),
+                          " that its rank wrote"));
   return result;
 }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "troupe/runtime/counted.hpp"
 #include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
@@ -53,9 +54,9 @@ std::string shortage_of(const char* what, double each, int ranks,
                         std::string_view host, double have) {
   if (each * ranks <= have)
     return {};
-  return concat(ranks, ranks == 1 ? " worker asks for " : " workers ask for ",
-                number(each * ranks), ' ', what, ", ", host, " has ",
-                number(have));
+  return concat(counted(ranks, "worker"),
+                ranks == 1 ? " asks for " : " ask for ", number(each * ranks),
+                ' ', what, ", ", host, " has ", number(have));
 }
 
 } // namespace

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "troupe/runtime/config/rank_shares.hpp"
+#include "troupe/runtime/counted.hpp"
 #include "troupe/runtime/fs.hpp"
 #include "troupe/runtime/process/shared_segment.hpp"
 #include "troupe/runtime/process/usable_cores.hpp"
@@ -123,7 +124,8 @@ expected<void> check_agents(const scaling_config& x) {
     return refuse(": other hosts have ranks that are processes only");
   if (x.num_workers <= x.agents)
     return refuse(concat(", so that the run has ", x.agents + 1,
-                         " hosts, but only ", x.num_workers.max, " workers"));
+                         " hosts, but only ",
+                         counted(x.num_workers.max, "worker")));
   return {};
 }
 
@@ -199,7 +201,7 @@ expected<void> check_elastic(const scaling_config& x,
   if (static_cast<std::size_t>(x.min_hosts) > hosts)
     return failure(ec::invalid_config,
                    concat("scaling.min_hosts is ", x.min_hosts,
-                          ", but the run has ", hosts, " hosts"));
+                          ", but the run has ", counted(hosts, "host")));
   TROUPE_TRY_VOID(check_most_hosts(x, shares));
   TROUPE_TRY_VOID(validate(count));
   if (!count.is_elastic())

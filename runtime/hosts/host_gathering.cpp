@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "troupe/runtime/counted.hpp"
 #include "troupe/runtime/hosts/host_states.hpp"
 #include "troupe/runtime/text.hpp"
 
@@ -156,7 +157,8 @@ error host_states::missing_error(std::size_t usable,
     text += " after " + duration_text(*waited);
   text += limits_.min_ranks == 0
             ? concat(", and ", all, all == 1 ? " is needed:" : " are needed:")
-            : concat(", and room for ", limits_.min_ranks, " ranks is needed:");
+            : concat(", and room for ", counted(limits_.min_ranks, "rank"),
+                     " is needed:");
   for (const auto& x : hosts_) {
     if (x.state == host_state::ready || x.state == host_state::serving)
       continue;

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "troupe/runtime/counted.hpp"
 #include "troupe/runtime/hosts/host_list.hpp"
 #include "troupe/runtime/process/function_address.hpp"
 #include "troupe/runtime/process/loaded_modules.hpp"
@@ -189,7 +190,7 @@ std::string host_roster::shortage(std::size_t host) const {
   if (mine.room.shortage.empty())
     return {};
   return concat("host ", mine.name, " has room for ", mine.room.ranks, " of ",
-                mine.planned, " ranks: ", mine.room.shortage);
+                counted(mine.planned, "rank"), ": ", mine.room.shortage);
 }
 
 std::string host_roster::sharing(std::size_t host) const {

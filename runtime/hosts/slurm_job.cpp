@@ -5,6 +5,7 @@
 #include <climits>
 #include <utility>
 
+#include "troupe/runtime/counted.hpp"
 #include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
@@ -44,9 +45,9 @@ expected<std::vector<int>> counts_of(const environment_reader& variables,
     return std::vector<int>{};
   TROUPE_TRY(auto result, expand_slurm_counts(*text, name));
   if (result.size() != size)
-    return slurm_contradiction(concat(name, '=', cut_text(*text, 200),
-                                      " is for ", result.size(), " nodes, but ",
-                                      list, " names ", size));
+    return slurm_contradiction(
+      concat(name, '=', cut_text(*text, 200), " is for ",
+             counted(result.size(), "node"), ", but ", list, " names ", size));
   return result;
 }
 

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "troupe/runtime/checkpoint/manifest.hpp"
+#include "troupe/runtime/counted.hpp"
 #include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
@@ -119,7 +120,8 @@ std::vector<store_event> changes_since(const earlier_driver& before,
   auto what = now.changes;
   if (before.world_size > 0 && world_size > 0
       && before.world_size != world_size)
-    what.push_back(concat(world_size, " ranks instead of ", before.world_size));
+    what.push_back(
+      concat(counted(world_size, "rank"), " instead of ", before.world_size));
   if (!what.empty())
     result.push_back(
       {"run_changed",

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "troupe/runtime/counted.hpp"
 #include "troupe/runtime/run_layout.hpp"
 #include "troupe/runtime/storage/checksum.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
@@ -141,7 +142,7 @@ void add_trial(sweep_history& to, const std::string& kind,
                        : kind == begun && one.index == all.size();
   if (!fits)
     throw json::format_error{concat("a line about trial ", one.index,
-                                    " follows ", all.size(), " trials")};
+                                    " follows ", counted(all.size(), "trial"))};
   one.name = trial_name(one.index);
   std::erase(to.ends, one.index);
   if (kind == ended)

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "troupe/runtime/counted.hpp"
 #include "troupe/runtime/process/process_exit.hpp"
 #include "troupe/runtime/process/secrets.hpp"
 #include "troupe/runtime/rank_logs.hpp"
@@ -84,9 +85,7 @@ std::string cut_groups(std::vector<cause_group>& groups) {
   for (auto i = max_listed_causes; i < groups.size(); ++i)
     more += groups[i].ranks.size();
   groups.resize(std::min(groups.size(), max_listed_causes));
-  return more == 0   ? ""
-         : more == 1 ? "1 more rank failed"
-                     : concat(more, " more ranks failed");
+  return more == 0 ? "" : counted(more, "more rank") + " failed";
 }
 
 std::string line_of(const cause_group& x, const fs::path& run_path) {

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
+#include "troupe/runtime/counted.hpp"
 #include "troupe/trainers/torch/groups/data_plane.hpp"
 #include "troupe/trainers/torch/throw_invalid_argument.hpp"
 
@@ -144,9 +145,9 @@ at::Tensor internal::gather_rows(train_context& context, const at::Tensor& x,
     all = at::stack(parts, 1).flatten(0, 1).to(x.device());
   }
   if (all.size(0) < samples)
-    throw_invalid_argument("gather_for_metrics got ", all.size(0),
-                           " rows from all ranks, but their batches have ",
-                           samples, " samples");
+    throw_invalid_argument(
+      "gather_for_metrics got ", counted(all.size(0), "row"),
+      " from all ranks, but their batches have ", counted(samples, "sample"));
   return all.narrow(0, 0, samples);
 }
 
@@ -154,8 +155,8 @@ at::Tensor internal::gather_own_rows(train_context& context,
                                      const at::Tensor& x, std::int64_t own) {
   check_rows_to_gather(x, own);
   if (x.size(0) < own)
-    throw_invalid_argument("gather_for_metrics got ", x.size(0),
-                           " rows, but the batch has ", own, " samples");
+    throw_invalid_argument("gather_for_metrics got ", counted(x.size(0), "row"),
+                           ", but the batch has ", counted(own, "sample"));
   return at::cat(all_gather(context, x.narrow(0, 0, own)));
 }
 

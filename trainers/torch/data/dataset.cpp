@@ -6,6 +6,7 @@
 
 #include <c10/util/StringUtil.h>
 
+#include "troupe/runtime/counted.hpp"
 #include "troupe/trainers/torch/throw_invalid_argument.hpp"
 
 namespace troupe::internal {
@@ -33,7 +34,7 @@ std::string without_stack(const std::string& what) {
 
 void throw_wrong_rows(std::int64_t samples) {
   throw_invalid_argument(
-    "the batch has no tensor with ", samples, samples == 1 ? " row" : " rows",
+    "the batch has no tensor with ", counted(samples, "row"),
     ", one for each sample (check_rows of the loader's options can be turned "
     "off)");
 }

@@ -6,6 +6,7 @@
 
 #include <c10/util/StringUtil.h>
 
+#include "troupe/runtime/counted.hpp"
 #include "troupe/trainers/torch/data/epoch_random.hpp"
 #include "troupe/trainers/train_context.hpp"
 
@@ -122,8 +123,9 @@ distributed_sampler::given_order(std::uint64_t seed,
                                  std::uint64_t epoch) const {
   auto result = given_(seed, epoch);
   require(static_cast<std::int64_t>(result.size()) == samples_,
-          c10::str("the order of epoch ", epoch, " has ", result.size(),
-                   " samples, that of epoch 0 ", samples_));
+          c10::str("the order of epoch ", epoch, " has ",
+                   counted(result.size(), "sample"), ", that of epoch 0 ",
+                   samples_));
   for (auto index : result)
     check_index(index, dataset_size_, c10::str("the order of epoch ", epoch));
   return result;
@@ -208,8 +210,8 @@ void distributed_sampler::load_state(const sampler_state& x) {
   require(
     x.cursor >= 0 && x.cursor <= end,
     c10::str("a sampler's position of ", x.cursor,
-             " does not belong to a dataset of ", samples_,
-             " samples: was the state saved for another one, or by an earlier "
+             " does not belong to a dataset of ", counted(samples_, "sample"),
+             ": was the state saved for another one, or by an earlier "
              "version with more ranks? Begin an epoch with set_epoch() then"));
   state_ = x;
   state_.cursor = std::min(x.cursor, samples_);

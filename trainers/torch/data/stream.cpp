@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "troupe/runtime/counted.hpp"
 #include "troupe/trainers/torch/data/dataset.hpp"
 #include "troupe/trainers/torch/throw_invalid_argument.hpp"
 
@@ -30,11 +31,13 @@ void throw_collate_error(const stream_shard& shard, std::size_t samples) {
   throw_nested_error(c10::str("rank ", shard.rank,
                               ": the stream failed at a "
                               "batch of ",
-                              samples, " samples of epoch ", shard.epoch));
+                              counted(samples, "sample"), " of epoch ",
+                              shard.epoch));
 }
 
 void throw_shorter_stream(std::int64_t found, std::int64_t taken) {
-  throw_invalid_argument("it ended after ", found, " samples, but ", taken,
+  throw_invalid_argument("it ended after ", counted(found, "sample"), ", but ",
+                         taken,
                          " were taken of it when its place was saved: the data "
                          "has changed");
 }

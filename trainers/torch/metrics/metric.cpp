@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <c10/util/Exception.h>
 
+#include "troupe/runtime/counted.hpp"
 #include "troupe/trainers/torch/metrics/metric_synchronization.hpp"
 
 namespace troupe {
@@ -91,8 +92,8 @@ tensor_map metric::state() const {
 
 void metric::load_state(const tensor_map& x) {
   if (x.size() != states_->items.size() + 1)
-    refuse_metric(name(), "the state to load has ", x.size(), " tensors, not ",
-                  states_->items.size() + 1);
+    refuse_metric(name(), "the state to load has ", counted(x.size(), "tensor"),
+                  ", not ", states_->items.size() + 1);
   auto known = [&](const std::string& key) {
     if (!x.contains(key))
       refuse_metric(name(), "the state to load has no '", key, "'");

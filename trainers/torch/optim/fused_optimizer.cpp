@@ -9,8 +9,8 @@
 
 #include <ATen/Functions.h>
 #include <c10/core/GradMode.h>
-#include <c10/util/StringUtil.h>
 
+#include "troupe/runtime/counted.hpp"
 #include "troupe/runtime/text.hpp"
 #include "troupe/trainers/torch/throw_invalid_argument.hpp"
 #include "troupe/trainers/train_context.hpp"
@@ -130,8 +130,8 @@ public:
       return item.first.starts_with(prefix_);
     });
     if (given != used_)
-      complain("*", c10::str("has ", given - used_,
-                             " tensors that this optimizer does not know"));
+      complain("*", "has " + counted(given - used_, "tensor")
+                      + " that this optimizer does not know");
     if (!fits())
       throw_invalid_argument("the state of an optimizer does not fit"
                              + problems_);

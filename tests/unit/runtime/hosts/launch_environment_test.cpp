@@ -190,7 +190,7 @@ TEST(launch_environment_test, refuses_variables_of_slurm_that_do_not_agree) {
             "SLURM_TASKS_PER_NODE=1(x3) is for 3 nodes, but "
             "SLURM_JOB_NODELIST names 4");
   EXPECT_THAT(mistake_in(with(batch_script, {{"SLURM_TASKS_PER_NODE", "8"}})),
-              HasSubstr("is for 1 nodes"));
+              HasSubstr("is for 1 node,"));
   // What is not needed refuses nothing.
   EXPECT_TRUE(
     found(with(batch_script, {{"SLURM_JOB_CPUS_PER_NODE", "8"}})).host_index);

@@ -5,6 +5,8 @@
 
 #include <ATen/ATen.h>
 
+#include "troupe/runtime/counted.hpp"
+
 namespace troupe {
 
 using namespace internal;
@@ -219,8 +221,8 @@ at::Tensor r2_score::adjusted(const at::Tensor& plain,
     return plain;
   if (freedom <= 0) {
     warn_metric(name(), c10::str(samples, " samples do not suffice for ",
-                                 options_.adjusted,
-                                 " regressors; the score is not adjusted"));
+                                 counted(options_.adjusted, "regressor"),
+                                 "; the score is not adjusted"));
     return plain;
   }
   return 1 - (1 - plain) * (samples - 1) / freedom;

@@ -40,12 +40,14 @@ worker_group_state::welcome(agent_hello& x,
     return to_caf(number.error());
   }
   // An agent whose storage fails says hello every moment.
-  auto [known, is_new] = introduced.try_emplace(its.address());
-  auto clock = clock_warning(x.facts, std::chrono::system_clock::now());
-  if (is_new && !clock.empty()) // Its text differs from hello to hello.
+  auto& known = introduced[its.address()];
+  auto clock = clock_warning(x.facts, std::chrono::system_clock::now(),
+                             hosts.standstill_before(self->clock().now()));
+  // Its text differs from hello to hello.
+  if (!clock.empty() && known.insert("its clock").second)
     note(clock);
   for (auto& text : {hosts.shortage(*number), hosts.sharing(*number)})
-    if (!text.empty() && known->second.insert(text).second)
+    if (!text.empty() && known.insert(text).second)
       note(text);
   std::erase(agents_without_place, its);
   watch(its);

@@ -59,11 +59,12 @@ error unfitness(const agent_facts& x, const agent_facts& own) {
 } // namespace
 
 std::string clock_warning(const agent_facts& x,
-                          std::chrono::system_clock::time_point now) {
+                          std::chrono::system_clock::time_point now,
+                          std::chrono::milliseconds stopped) {
   // A hello may wait as long for a busy machine.
   constexpr std::int64_t tolerance_ms = 60'000;
   auto ahead = x.clock_ms - unix_ms(now);
-  if (std::abs(ahead) <= tolerance_ms)
+  if (ahead <= tolerance_ms && -ahead <= tolerance_ms + stopped.count())
     return {};
   return concat("the clock of host ", x.host, " is ",
                 duration_text(std::chrono::milliseconds{std::abs(ahead)}),

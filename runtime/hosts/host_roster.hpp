@@ -17,10 +17,11 @@
 
 namespace troupe::internal {
 
-/// What people should know of the clock of *x* if the driver's shows *now*;
-/// empty if the two agree.
+/// What people should know of the clock of *x* if the driver's shows *now* and
+/// may have been stopped for *stopped* when *x* came; empty if the two agree.
 std::string clock_warning(const agent_facts& x,
-                          std::chrono::system_clock::time_point now);
+                          std::chrono::system_clock::time_point now,
+                          std::chrono::milliseconds stopped = {});
 
 /// The hosts of a run: which agent has which, whether all are here, who is
 /// missing, whom to launch, and which ranks each has. Host 0 is the driver's
@@ -137,6 +138,11 @@ public:
   /// To be called each `next_check`.
   host_decisions check(time_point now);
   host_limits::duration next_check() const { return states_.next_check(); }
+
+  /// See `host_states::standstill_before`.
+  host_limits::duration standstill_before(time_point now) const noexcept {
+    return states_.standstill_before(now);
+  }
 
   /// How long a host may be silent.
   host_limits::duration lost_after() const noexcept {

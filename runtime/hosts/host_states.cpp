@@ -358,12 +358,23 @@ void host_states::skip_standstill(time_point now) {
   checked_ = now;
   if (!stood_still(gap, limits_.tick))
     return;
+  stopped_ = std::chrono::duration_cast<duration>(gap);
+  stopped_until_ = now;
   for (auto& x : hosts_) {
     x.heard = std::min(now, x.heard + gap);
     x.launched = std::min(now, x.launched + gap);
   }
   if (gather_until_)
     *gather_until_ += gap;
+}
+
+host_states::duration
+host_states::standstill_before(time_point now) const noexcept {
+  // What came meanwhile may be handled before the check that is late.
+  auto gap = checked_ ? now - *checked_ : time_point::duration{0};
+  if (stood_still(gap, limits_.tick))
+    return std::chrono::duration_cast<duration>(gap);
+  return now - stopped_until_ < standstill_memory ? stopped_ : duration{0};
 }
 
 host_states::duration host_states::delay_after(int failures) {

@@ -315,11 +315,18 @@ public:
 
   const std::vector<run_host>& hosts() const noexcept { return hosts_; }
 
+  /// How long a message that is handled *now* may have waited for this process,
+  /// which stood still; 0 a minute after it did.
+  duration standstill_before(time_point now) const noexcept;
+
   /// The hosts that an attempt could use now.
   std::vector<std::size_t> usable() const;
 
 private:
   static constexpr std::size_t max_fenced = 64;
+
+  /// How long a busy machine may need for what came in a standstill.
+  static constexpr duration standstill_memory{60'000};
 
   /// What a host that is suspect was before.
   static host_state& state_behind(run_host& x) {
@@ -365,6 +372,8 @@ private:
   duration gather_limit_{0};
   bool starts_at_once_ = false;
   std::optional<time_point> checked_;
+  duration stopped_{0};        ///< The latest standstill, ...
+  time_point stopped_until_{}; ///< ... which was over by then.
 };
 
 } // namespace troupe::internal

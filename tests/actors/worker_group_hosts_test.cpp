@@ -53,6 +53,15 @@ TEST_F(joining_host_test, a_clock_that_differs_is_shown_and_does_not_matter) {
   EXPECT_EQ(elsewhere->launched.size(), 1u);
 }
 
+TEST_F(joining_host_test, a_clock_is_not_blamed_for_the_drivers_standstill) {
+  start();
+  pass_seconds(1);
+  system.pass(std::chrono::seconds{90}); // A signal stopped the driver.
+  clock -= std::chrono::seconds{90};     // When the hello came.
+  join(1);
+  EXPECT_THAT(notes, Not(HasSubstr("the clock of")));
+}
+
 TEST_F(joining_host_test, tells_of_two_agents_on_one_machine) {
   start();
   host = "h0"; // That of the driver.

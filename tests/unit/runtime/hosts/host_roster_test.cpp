@@ -317,5 +317,17 @@ TEST(clock_warning_test, tells_of_more_than_a_minute_in_either_direction) {
   EXPECT_THAT(clock_warning(x, now), HasSubstr("h1 is 7200 s behind"));
 }
 
+TEST(clock_warning_test, does_not_blame_a_clock_for_the_drivers_standstill) {
+  using namespace std::chrono_literals;
+  std::chrono::system_clock::time_point now{100h};
+  agent_facts x;
+  x.host = "h1";
+  x.clock_ms = unix_ms(now - 2h);
+  EXPECT_EQ(clock_warning(x, now, 2h), "");
+  EXPECT_THAT(clock_warning(x, now, 1h), HasSubstr("h1 is 7200 s behind"));
+  x.clock_ms = unix_ms(now + 2h);
+  EXPECT_THAT(clock_warning(x, now, 2h), HasSubstr("h1 is 7200 s ahead"));
+}
+
 } // namespace
 } // namespace troupe::internal::test

@@ -142,5 +142,20 @@ TEST_F(host_states_test, does_not_blame_hosts_for_its_own_standstill) {
   EXPECT_THAT(pass(seconds{1}), ElementsAre(HasSubstr("fail timeout")));
 }
 
+TEST_F(host_states_test, remembers_for_a_minute_how_long_it_stood_still) {
+  serve(2);
+  pass(seconds{2}, {0, 1});
+  EXPECT_EQ(states->standstill_before(now), seconds{0});
+  now += seconds{90};
+  EXPECT_EQ(states->standstill_before(now), seconds{90})
+    << "what came may be handled before the check that is late";
+  EXPECT_THAT(states->check(now), IsEmpty());
+  EXPECT_EQ(states->standstill_before(now), seconds{90});
+  pass(seconds{59}, {0, 1});
+  EXPECT_EQ(states->standstill_before(now), seconds{90});
+  pass(seconds{1}, {0, 1});
+  EXPECT_EQ(states->standstill_before(now), seconds{0});
+}
+
 } // namespace
 } // namespace troupe::internal::test

@@ -104,6 +104,12 @@ to_entry(const std::string& name, const document& x, std::uint64_t data_size) {
     if (__builtin_mul_overflow(bytes, static_cast<std::uint64_t>(extent),
                                &bytes))
       return bad("has a shape that is too large");
+  // An empty tensor has strides, too, which count an extent of 0 as 1.
+  std::int64_t stride = 1;
+  for (auto i = result.shape.size(); i-- > 1;)
+    if (__builtin_mul_overflow(
+          stride, std::max<std::int64_t>(result.shape[i], 1), &stride))
+      return bad("has a shape that is too large");
   if (bytes != result.end - result.begin)
     return bad(concat("has ", result.end - result.begin,
                       " bytes where its shape needs ", bytes));

@@ -124,6 +124,21 @@ TEST(safetensors_header_test, refuses_shapes_that_do_not_match_their_bytes) {
   EXPECT_NE(problem(shaped("[2]", "F31")).find("\"F31\""), std::string::npos);
 }
 
+TEST(safetensors_header_test,
+     refuses_shapes_of_no_elements_that_are_too_large) {
+  auto empty = [](const std::string& shape) {
+    return problem('{' + tensor("a", shape, 0, 0, "U8") + '}', 0);
+  };
+  EXPECT_EQ(empty("[9223372036854775807,0]"), "");
+  EXPECT_EQ(empty("[0,4294967296,2147483647]"), "");
+  for (const auto* shape :
+       {"[0,4294967296,2147483648]", "[0,9223372036854775807,2]",
+        "[0,4294967296,0,4294967296]"})
+    EXPECT_NE(empty(shape).find("'a' has a shape that is too large"),
+              std::string::npos)
+      << shape;
+}
+
 TEST(safetensors_header_test, survives_every_cut_and_every_flipped_byte) {
   safetensors_header x;
   x.entries = {{"weight", "F32", {2}, 0, 8}, {"bias", "I64", {1}, 8, 16}};

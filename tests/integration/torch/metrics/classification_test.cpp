@@ -96,6 +96,16 @@ TEST(classification_test, ranks_nan_scores_lowest) {
   EXPECT_THAT(warnings.all(), Contains(HasSubstr("a score is NaN")));
 }
 
+TEST(classification_test, reads_a_partial_area_before_its_first_threshold) {
+  auto scores = at::tensor({1.0, 1.0, 1.0, 0.0});
+  auto target = labels({1, 1, 0, 0});
+  // At the threshold 1, half of the others are above it.
+  auto exact = auroc{binary_task{}, {}, 0.25}(scores, target);
+  auto binned = auroc{binary_task{}, {.bins = 2}, 0.25}(scores, target);
+  EXPECT_NEAR(exact.item<double>(), 4 / 7.0, 1e-12);
+  EXPECT_NEAR(binned.item<double>(), 4 / 7.0, 1e-12);
+}
+
 // One batch of logits lies in [0, 1] by chance.
 TEST(classification_test,
      decides_once_whether_the_scores_of_a_curve_are_logits) {

@@ -92,7 +92,14 @@ at::Tensor rate(const at::Tensor& x, const at::Tensor& all) {
 }
 
 /// The area under *y* over *x* up to *end*, standardized.
-at::Tensor partial_area(const at::Tensor& x, const at::Tensor& y, double end) {
+at::Tensor partial_area(at::Tensor x, at::Tensor y, double end) {
+  // A binned curve may begin beyond *end*: before its first point is the
+  // origin, above all scores.
+  if (x[0].item<double>() > end) {
+    auto origin = at::zeros({1}, x.options());
+    x = at::cat({origin, x});
+    y = at::cat({origin, y});
+  }
   auto stop = x.le(end).sum().item<std::int64_t>();
   auto left = x[stop - 1];
   auto share = (end - left) / (x[stop] - left);

@@ -378,7 +378,8 @@ void epoch_loop::call_epoch_end(callback_phase phase) {
 
 void epoch_loop::validate(batch_feed& validation,
                           std::optional<std::int64_t> limit) {
-  model_->broadcast_buffers(); // all ranks judge one model
+  if (options_.data_parallel.sync_buffers)
+    model_->broadcast_buffers(); // all ranks judge one model
   const evaluation_mode evaluation{*module_};
   log_.begin_validation();
   call(&loop_callback::on_validation_start);

@@ -234,8 +234,8 @@ void host_states::on_progress() noexcept {
 
 host_decisions host_states::check(time_point now) {
   host_decisions out;
-  end_long_checks(now, out);
   skip_standstill(now);
+  end_long_checks(now, out);
   for (std::size_t i = 0; i < hosts_.size(); ++i)
     check_host(i, now, out);
   decide(now, out);
@@ -363,6 +363,7 @@ void host_states::skip_standstill(time_point now) {
   for (auto& x : hosts_) {
     x.heard = std::min(now, x.heard + gap);
     x.launched = std::min(now, x.launched + gap);
+    x.admitted = std::min(now, x.admitted + gap);
   }
   if (gather_until_)
     *gather_until_ += gap;

@@ -253,6 +253,16 @@ TEST_F(host_roster_test, an_agent_that_never_ends_its_checks_leaves_its_host) {
   EXPECT_EQ(join(3, "h3"), 2u);
 }
 
+// Its report may be behind the check in the driver's mailbox.
+TEST_F(host_roster_test, an_agent_may_check_its_host_while_the_driver_stands) {
+  roster.gather(now);
+  auto number = admit(facts(2, "h2"));
+  ASSERT_TRUE(number);
+  now += std::chrono::hours{1};
+  EXPECT_THAT(all_of<fence_agent>(roster.check(now)), IsEmpty());
+  EXPECT_TRUE(roster.checked(*number, 2, {}, now));
+}
+
 TEST_F(host_roster_test, a_run_on_one_host_starts_at_once_without_agents) {
   roster = host_roster{4};
   EXPECT_FALSE(roster.is_open());

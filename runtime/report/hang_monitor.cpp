@@ -19,7 +19,7 @@ constexpr int most_doublings = 5;
 /// Missing ranks that a warning describes one by one.
 constexpr std::size_t max_described = 4;
 
-/// Standstills that are remembered.
+/// Standstills that are remembered one by one.
 constexpr std::size_t max_standstills = 64;
 
 bool is_same(const rank_wait& x, const rank_wait& y) {
@@ -72,8 +72,12 @@ hang_verdict hang_monitor::check(const std::vector<rank_wait>& waits,
   hang_verdict result;
   if (auto stopped = std::exchange(suspended_, {}); stopped > 0ms)
     standstills_.push_back({now - stopped, now});
-  if (standstills_.size() > max_standstills)
+  if (standstills_.size() > max_standstills) {
+    // As one, so that a wait that began before both counts neither.
+    auto oldest = standstills_.front();
     standstills_.pop_front();
+    standstills_.front().begin -= oldest.end - oldest.begin;
+  }
   end_waits(waits, result, now);
   std::map<int, rank_look> looks;
   for (auto& wait : waits)

@@ -237,6 +237,15 @@ TEST_F(hang_monitor_test, knows_how_long_the_driver_was_stopped_in_a_wait) {
   EXPECT_EQ(monitor.standstill(t0 + 43s, t0 + 44s, 1s), 0s);
 }
 
+TEST_F(hang_monitor_test, counts_none_of_many_standstills_as_waiting) {
+  for (int i = 1; i <= 100; ++i) {
+    monitor.checked_after(60s);
+    monitor.check(waits, look, t0 + i * 62s);
+  }
+  EXPECT_EQ(monitor.standstill(t0, t0 + 6200s, 0s), 6000s);
+  EXPECT_EQ(monitor.standstill(t0 + 6138s, t0 + 6200s, 0s), 60s);
+}
+
 TEST_F(hang_monitor_test, names_a_rank_before_a_short_limit_ends_it) {
   monitor = hang_monitor{3, {std::nullopt, 800ms}};
   EXPECT_EQ(monitor.interval(), 50ms);

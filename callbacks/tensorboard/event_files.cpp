@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <vector>
 
+#include "troupe/callbacks/tensorboard/event_text.hpp"
 #include "troupe/runtime/failpoint.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/text.hpp"
@@ -47,8 +48,19 @@ bool is_of_a_run(std::string_view name) {
          && number_of(name, name.substr(at - id_size - 1, id_size + 2));
 }
 
+// Whether the file *path* has no event: a start that fails, as on a full disk,
+// leaves no more than the first record.
+bool is_without_events(const fs::path& path) {
+  std::string version;
+  append_version(version, {});
+  auto found = look_up_link(path);
+  return found && found->is_file() && found->size <= version.size();
+}
+
 // Readers look for "tfevents" in the name.
 expected<void> set_aside(const fs::path& path) {
+  if (is_without_events(path) && ::unlink(path.c_str()) == 0)
+    return {};
   auto rest = path.filename().string().substr(event_prefix.size());
   return rename_to_free(path, [&](int number) {
     return number == 1 ? concat("former.", rest)

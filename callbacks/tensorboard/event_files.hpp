@@ -28,9 +28,9 @@ public:
   /// Opens or creates the folder and cuts this run's files back to *known*;
   /// later files are removed. If nothing is known, the run begins: its own
   /// files, and in a folder that *is_private* to it those of other runs, are
-  /// renamed to `former.<rest>`, which readers do not take. *run_id* and *host*
-  /// become part of file names. Changes nothing once a stop is requested
-  /// through *over*.
+  /// renamed to `former.<rest>`, which readers do not take, or removed if they
+  /// have no event. *run_id* and *host* become part of file names. Changes
+  /// nothing once a stop is requested through *over*.
   static expected<event_files> open(const fs::path& folder, bool is_private,
                                     const std::string& run_id,
                                     const std::string& host,

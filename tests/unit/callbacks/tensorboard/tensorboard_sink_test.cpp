@@ -345,6 +345,17 @@ TEST_F(tensorboard_sink_test, keeps_its_files_if_it_begins_again) {
   EXPECT_TRUE(fs::exists(events_ / ("former." + kept + ".2")));
 }
 
+// As on a disk that is full before a position is saved.
+TEST_F(tensorboard_sink_test, keeps_no_file_of_a_start_that_wrote_no_event) {
+  for (auto i = 0; i < 3; ++i) {
+    tensorboard_sink sink;
+    start(sink);
+  }
+  for (const auto& x : fs::directory_iterator{events_})
+    EXPECT_FALSE(x.path().filename().string().starts_with("former."))
+      << x.path();
+}
+
 TEST_F(tensorboard_sink_test,
        loses_and_repeats_no_record_wherever_it_is_killed) {
   auto run = test::hard_run();

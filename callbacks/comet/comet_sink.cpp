@@ -80,6 +80,7 @@ sink_result comet_sink::start(const tracked_run& run,
     run_id_ = run.id;
     greeted_ = !inner->empty();
     greeting_.clear();
+    refused_ = 0;
     notes_.clear();
     if (mode_ == comet_mode::online)
       backend_ = std::make_unique<comet_rest>(*settings, options_.tags, run);
@@ -122,11 +123,15 @@ sink_result comet_sink::greet(const tracked_run& run) {
       return ok;
     auto& refused = greeting_.front();
     auto is_parameter = refused.what == comet_message::kind::parameter;
-    notes_.push_back(concat("Comet refuses the ",
-                            is_parameter ? "parameter '" : "other '",
-                            refused.name, "': ", ok.error().reason.message));
+    if (++refused_ == 1)
+      notes_.push_back(concat("Comet refuses the ",
+                              is_parameter ? "parameter '" : "other '",
+                              refused.name, "': ", ok.error().reason.message));
     greeting_.erase(greeting_.begin());
   }
+  if (refused_ > 1)
+    notes_.push_back(concat("Comet refuses ", refused_ - 1,
+                            " more of the run's parameters and others"));
   greeting_.clear();
   greeted_ = true;
   return {};

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -43,8 +44,8 @@ public:
   std::size_t max_batch() const override { return 100; }
 
 private:
-  /// Sends what a new experiment begins with. What Comet refuses of that
-  /// becomes a note.
+  /// Sends what a new experiment begins with. The first that Comet refuses of
+  /// that becomes a note, the others are counted.
   sink_result greet(const tracked_run& run);
   expected<void> prepare(std::span<const tracker_record> records);
 
@@ -54,6 +55,7 @@ private:
   std::unique_ptr<comet_backend> backend_;
   std::string run_id_;                  ///< Of the run that the backend is for.
   std::vector<comet_message> greeting_; ///< Not sent yet.
+  std::size_t refused_ = 0;             ///< Of it.
   bool greeted_ = false;
   std::vector<std::string> notes_;
   /// Unsent messages of records, by the `end` of the record.

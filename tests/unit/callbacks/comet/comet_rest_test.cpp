@@ -317,16 +317,34 @@ TEST_F(comet_rest_test, continues_without_refused_parameters_and_others) {
   EXPECT_FALSE(x.start(run, "")) << "at the seed";
   auto started = x.start(run, "");
   ASSERT_TRUE(started) << started.error().reason.message;
-  EXPECT_THAT(
-    x.take_notes(),
-    ElementsAre(AllOf(HasSubstr("parameter 'prompt'"), HasSubstr("too long")),
-                AllOf(HasSubstr("other 'Name'"), HasSubstr("too long"))));
+  EXPECT_THAT(x.take_notes(), ElementsAre(AllOf(HasSubstr("parameter 'prompt'"),
+                                                HasSubstr("too long")),
+                                          HasSubstr("refuses 1 more")));
   std::vector<std::string> names;
   for (auto& body : bodies("parameter"))
     names.push_back(body.at("parameterName"));
   EXPECT_THAT(names, ElementsAre("lr", "prompt", "seed", "seed"));
   auto row = record.report(0, {{{"a", 1}}});
   EXPECT_TRUE(x.log({&row, 1}));
+}
+
+TEST_F(comet_rest_test, names_one_of_many_refused_parameters) {
+  run.config = metrics{};
+  for (int i = 100; i < 200; ++i)
+    run.config["p" + std::to_string(i)] = i;
+  set_fault([](const loopback_request& x) -> std::optional<loopback_reply> {
+    if (!x.target.ends_with("parameter"))
+      return std::nullopt;
+    loopback_reply result;
+    result.status = 400;
+    return result;
+  });
+  comet_sink x{options};
+  ASSERT_TRUE(x.start(run, ""));
+  EXPECT_THAT(x.take_notes(), ElementsAre(HasSubstr("parameter 'p100'"),
+                                          HasSubstr("refuses 99 more")));
+  EXPECT_TRUE(x.start(run, x.state()));
+  EXPECT_THAT(x.take_notes(), IsEmpty());
 }
 
 TEST_F(comet_rest_test, sends_the_tags_after_a_start_that_failed_at_them) {

@@ -50,30 +50,8 @@ bool makes_files_of(uid_t owner, const held_folder& folder) {
   return same;
 }
 
-/// Makes the name of the folder *storage* durable: a start may have made it and
-/// been killed before it did this. None can have made a mount point, and what
-/// lies below a folder that this user may not read stays as it is.
-expected<void> sync_name_of(const fs::path& storage) {
-  auto above = storage / ".."; // Also of "/" and "runs/".
-  struct stat own {};
-  struct stat parent {};
-  if (::stat(storage.c_str(), &own) == 0 && ::stat(above.c_str(), &parent) == 0
-      && own.st_dev != parent.st_dev)
-    return {};
-  // Opened, not asked whether it may be: a security module or a server that
-  // maps users can refuse what its mode allows.
-  unique_fd folder{uninterrupted([&above] {
-    return ::open(above.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  })};
-  if (!folder && (errno == EACCES || errno == EPERM))
-    return {};
-  if (!folder)
-    return tl::unexpected{storage_error("open folder", above, errno)};
-  return sync_file(folder, above);
-}
-
 expected<held_folder> open_run_folder(const fs::path& path) {
-  TROUPE_TRY_VOID(make_folders(path.parent_path(), storage_mode));
+  TROUPE_TRY_VOID(make_storage(path.parent_path(), storage_mode));
   if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST)
     return tl::unexpected{storage_error("make folder", path, errno)};
   TROUPE_TRY(auto folder, held_folder::open(path));
@@ -94,6 +72,38 @@ bool is_same_state(const struct stat& a, const struct stat& b) noexcept {
 }
 
 } // namespace
+
+expected<void> sync_name_of(const fs::path& storage) {
+  auto above = storage / ".."; // Also of "/" and "runs/".
+  struct stat own {};
+  struct stat parent {};
+  if (::stat(storage.c_str(), &own) == 0 && ::stat(above.c_str(), &parent) == 0
+      && own.st_dev != parent.st_dev)
+    return {};
+  // Opened, not asked whether it may be: a security module or a server that
+  // maps users can refuse what its mode allows.
+  unique_fd folder{uninterrupted([&above] {
+    return ::open(above.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  })};
+  if (!folder && (errno == EACCES || errno == EPERM))
+    return {};
+  if (!folder)
+    return tl::unexpected{storage_error("open folder", above, errno)};
+  return sync_file(folder, above);
+}
+
+expected<void> make_storage(const fs::path& storage, mode_t mode) {
+  struct stat found {};
+  auto lowest = storage; // That is there.
+  while (::stat(lowest.c_str(), &found) != 0) {
+    if (errno != ENOENT || !lowest.has_parent_path())
+      return make_folders(storage, mode);
+    lowest = lowest.parent_path();
+  }
+  if (lowest != storage && S_ISDIR(found.st_mode))
+    TROUPE_TRY_VOID(sync_name_of(lowest));
+  return make_folders(storage, mode);
+}
 
 expected<void> refuse_other_owner(const held_folder& folder) {
   struct stat found {};
@@ -143,7 +153,7 @@ run_folder::open(const fs::path& storage_path, const std::string& name) {
 
 expected<std::unique_ptr<run_folder>>
 run_folder::open_new(const fs::path& storage_path) {
-  TROUPE_TRY_VOID(make_folders(storage_path, storage_mode));
+  TROUPE_TRY_VOID(make_storage(storage_path, storage_mode));
   TROUPE_TRY_VOID(sync_name_of(storage_path));
   // The same second, or one that repeats because the clock was set back.
   auto base = generated_name();

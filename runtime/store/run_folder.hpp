@@ -35,6 +35,16 @@ expected<void> expect_own_run(const fs::path& path);
 /// a run's.
 expected<void> refuse_foreign(const held_folder& folder);
 
+/// Makes the name of the folder *storage* durable: a start may have made it and
+/// been killed before it did this. None can have made a mount point, and what
+/// lies below a folder that this user may not read stays as it is.
+expected<void> sync_name_of(const fs::path& storage);
+
+/// Makes the folder *storage* of runs or sweeps and what is missing above it,
+/// with *mode*; each in one whose own name is durable. So a start that is
+/// killed leaves at most the lowest one for `sync_name_of`.
+expected<void> make_storage(const fs::path& storage, mode_t mode);
+
 /// Before anything of ours gets into it: `ec::storage` if *folder* belongs to
 /// another user, who could change what is in it.
 expected<void> refuse_other_owner(const held_folder& folder);

@@ -271,12 +271,21 @@ remove_sweep_files(const held_folder& folder) {
 expected<std::unique_ptr<sweep_store>>
 sweep_store::open(const fs::path& storage_path, sweep_description description) {
   auto path = storage_path / description.name;
+  auto storage = path.parent_path();
+  TROUPE_TRY_VOID(make_storage(storage, 0700));
   TROUPE_TRY_VOID(make_folders(path));
   TROUPE_TRY(auto folder, held_folder::open(path));
   TROUPE_TRY_VOID(refuse_other_owner(folder));
   std::unique_ptr<sweep_store> result{new sweep_store{std::move(folder)}};
   TROUPE_TRY_VOID(result->refuse_others());
   TROUPE_TRY(result->lock_, lock_sweep(result->folder_));
+  // Who describes the sweep has done this. A start that was killed before may
+  // not.
+  TROUPE_TRY(auto described, result->folder_.look_up_link(description_file));
+  if (!described.exists()) {
+    TROUPE_TRY_VOID(sync_folder(storage));
+    TROUPE_TRY_VOID(sync_name_of(storage));
+  }
   TROUPE_TRY_VOID(result->open_journal());
   TROUPE_TRY_VOID(result->describe(std::move(description)));
   return result;

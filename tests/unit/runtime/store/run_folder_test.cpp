@@ -209,6 +209,20 @@ TEST_F(run_folder_test, makes_names_durable_that_a_killed_start_has_left) {
     << folder.error().message;
 }
 
+// A killed start had made the folder above.
+TEST_F(run_folder_test, makes_no_folder_in_one_whose_name_is_not_durable) {
+  auto above = storage / "above";
+  fs::create_directory(above);
+  ASSERT_TRUE(arm_failpoint("storage.sync_file=eio"));
+  auto folder = run_folder::open(above / "runs", "r");
+  ASSERT_TRUE(arm_failpoint(""));
+  ASSERT_FALSE(folder);
+  EXPECT_TRUE(mentions(folder.error(), (above / "..").string() + ':'))
+    << folder.error().message;
+  EXPECT_TRUE(fs::is_empty(above));
+  EXPECT_TRUE(run_folder::open(above / "other" / "runs", "r"));
+}
+
 TEST_F(run_folder_test, begins_below_a_folder_that_its_user_may_not_read) {
   auto above = storage / "above";
   auto runs = above / "runs";

@@ -2,6 +2,7 @@
 #include <cstddef>
 #include <iterator>
 #include <string>
+#include <utility>
 
 #include <fcntl.h>
 #include <linux/filter.h>
@@ -167,6 +168,21 @@ TEST_F(sweep_store_test, refuses_the_folder_of_a_run_or_of_something_else) {
   write_bytes(file("run.json"), "{}");
   EXPECT_THAT(open().error().message, HasSubstr("is the folder of a run"));
   EXPECT_FALSE(fs::exists(file("sweep.json")));
+}
+
+TEST_F(sweep_store_test, makes_names_durable_that_a_killed_start_has_left) {
+  fs::create_directory(storage_ / "sweep");
+  const std::pair<const char*, fs::path> syncs[] = {
+    {"storage.sync_file=eio", storage_.path()},
+    {"storage.sync_file:2=eio", storage_ / ".."}};
+  for (auto& [fails, path] : syncs) {
+    ASSERT_TRUE(arm_failpoint(fails));
+    auto x = open();
+    ASSERT_TRUE(arm_failpoint(""));
+    ASSERT_FALSE(x) << fails;
+    EXPECT_THAT(x.error().message, HasSubstr(path.string() + ':'));
+  }
+  EXPECT_TRUE(open());
 }
 
 // Its owner could say with which params trials have begun.

@@ -126,6 +126,9 @@ public:
     state_.lost_after_ms = x.count();
   }
 
+  /// The same for whether a sync of the journal has failed.
+  void note_unsynced_journal(bool x) { state_.journal_unsynced = x; }
+
   const checkpoint_registry& registry() const noexcept { return registry_; }
   const saved_run& state() const noexcept { return state_; }
 

@@ -51,6 +51,9 @@ public:
   /// failure every later call fails too: the lost data is not known.
   expected<void> sync();
 
+  /// Whether `sync` has failed: lines may be in memory alone.
+  bool sync_failed() const noexcept { return sync_failed_; }
+
   /// Whether a line was appended since the last `sync` began.
   bool has_unsynced() const noexcept { return has_unsynced_; }
 

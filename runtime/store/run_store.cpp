@@ -345,6 +345,7 @@ expected<kept_result> run_store::store_end(run_status_kind status,
   checkpoints_.note_failures(failures());
   if (status == run_status_kind::finished)
     checkpoints_.note_stop(stop_reason());
+  checkpoints_.note_unsynced_journal(journal_->sync_failed());
   // Even if the journal is broken: the state says how the run ended.
   auto saved =
     seen(checkpoints_.finish(status, error, journal_->next_report()));
@@ -366,6 +367,7 @@ expected<void> run_store::note_given_up(run_status_kind status,
     return {};
   TROUPE_TRY_VOID(seen(folder_->check_all()));
   checkpoints_.note_failures(failures());
+  checkpoints_.note_unsynced_journal(journal_->sync_failed());
   TROUPE_TRY_VOID(
     seen(checkpoints_.finish(status, error, journal_->next_report())));
   return note_events(checkpoints_.take_events());

@@ -1,5 +1,7 @@
 #include "troupe/runtime/store/run_store.hpp"
 
+#include <fcntl.h>
+
 #include <algorithm>
 #include <iterator>
 #include <thread>
@@ -7,6 +9,7 @@
 
 #include "troupe/runtime/run_layout.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
+#include "troupe/runtime/storage/file_copy.hpp"
 #include "troupe/runtime/store/journal_reader.hpp"
 #include "troupe/runtime/store/run_recovery.hpp"
 #include "troupe/runtime/text.hpp"
@@ -68,6 +71,21 @@ expected<void> remove_finished(const fs::path& storage,
       fs::remove_all(i->path(), ignored);
   }
   return {};
+}
+
+// What a sync could not write stays in memory until the machine is short of it,
+// and later syncs of the same file succeed without it.
+expected<void> write_journal_again(const run_folder& folder) {
+  auto& files = folder.files();
+  TROUPE_TRY(auto found, files.look_up_link(run_layout::journal));
+  if (!found.exists())
+    return {};
+  auto path = folder.journal_file();
+  TROUPE_TRY(auto file, files.open_file(run_layout::journal, O_RDONLY, "open"));
+  TROUPE_TRY_VOID(replace_by_copy(
+    file, path, {files.descriptor().get(), run_layout::journal, path},
+    copy_sync::yes));
+  return files.sync();
 }
 
 expected<std::unique_ptr<journal>> open_journal(const run_folder& folder) {
@@ -153,9 +171,12 @@ run_store::open(std::unique_ptr<run_folder> folder, const run_config& config,
   auto saved = files.load_state();
   if (!saved && saved.error().code != ec::corrupt)
     return tl::unexpected{saved.error()};
+  if (saved && *saved && (*saved)->journal_unsynced)
+    TROUPE_TRY_VOID(write_journal_again(files));
   TROUPE_TRY(auto log, open_journal(files));
   TROUPE_TRY(auto found,
              find_state(files.journal_file(), *log, std::move(saved)));
+  found.state.journal_unsynced = false;
   TROUPE_TRY(auto description,
              describe_run(files.files(), name_of(files), config_text));
   TROUPE_TRY(auto checkpoints,

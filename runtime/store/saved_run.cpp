@@ -108,6 +108,7 @@ void fields_of(Fields& f, saved_run& x) {
   f.added("start_failures", x.failures.starts);
   f.added("stop_reason", x.stop_reason);
   f.added("lost_after_ms", x.lost_after_ms);
+  f.added("journal_unsynced", x.journal_unsynced);
   f("num_to_keep", x.retention.num_to_keep);
   f("score_attribute", x.retention.checkpoint_score_attribute);
   auto& order = x.retention.checkpoint_score_order;

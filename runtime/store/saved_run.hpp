@@ -42,6 +42,9 @@ struct saved_run {
   /// `scaling_config::lost_after` of the driver of the latest attempt, in ms;
   /// 0: it had no other hosts.
   std::int64_t lost_after_ms = 0;
+  /// Lines of the journal may be in memory alone, since a sync of it has
+  /// failed: the next driver writes it again.
+  bool journal_unsynced = false;
 };
 
 /// Version of the format; a reader refuses a later one. In the first one, all

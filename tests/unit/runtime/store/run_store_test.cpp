@@ -260,6 +260,37 @@ TEST_F(run_store_test, makes_its_journal_durable_by_itself) {
   EXPECT_EQ(store->commit(0, with_checkpoint(0, 1, {})).error(), why);
 }
 
+// The kernel does not write again what a sync has lost.
+TEST_F(run_store_test, writes_a_journal_again_if_a_sync_of_it_has_failed) {
+  auto file = run / "journal.jsonl";
+  auto inode = [&file] {
+    struct stat found {};
+    EXPECT_EQ(::stat(file.c_str(), &found), 0);
+    return found.st_ino;
+  };
+  {
+    auto store = open().value();
+    ASSERT_TRUE(store->begin_attempt());
+    ASSERT_TRUE(store->append(0, metrics_only(0, {{{"x", 1}}})));
+    ASSERT_TRUE(arm_failpoint("journal.sync=eio"));
+    EXPECT_FALSE(store->finish(run_status_kind::preempted));
+    ASSERT_TRUE(arm_failpoint(""));
+  }
+  auto lines = bytes_of(file);
+  auto lost = inode();
+  {
+    auto store = open().value();
+    EXPECT_TRUE(bytes_of(file).starts_with(lines));
+    EXPECT_NE(inode(), lost);
+    lost = inode();
+    EXPECT_EQ(store->next_report(), 1u);
+    ASSERT_TRUE(store->begin_attempt());
+    ASSERT_TRUE(store->finish(run_status_kind::preempted));
+  }
+  ASSERT_TRUE(open());
+  EXPECT_EQ(inode(), lost) << "once";
+}
+
 // A6: what report() returned for does not wait for a checkpoint.
 TEST_F(run_store_test, makes_its_journal_durable_while_a_commit_waits) {
   auto store = open().value();

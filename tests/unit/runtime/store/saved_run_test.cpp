@@ -36,6 +36,7 @@ saved_run example(const fs::path& run) {
   x.doomed = {{"c0", 3, 1}};
   x.rotten = {".rotten-c", ".rotten-2-c"};
   x.lost_after_ms = 20'000;
+  x.journal_unsynced = true;
   return x;
 }
 
@@ -58,6 +59,7 @@ TEST(saved_run_test, reads_back_as_it_was) {
   EXPECT_EQ(y.doomed, x.doomed);
   EXPECT_EQ(y.rotten, x.rotten);
   EXPECT_EQ(y.lost_after_ms, x.lost_after_ms);
+  EXPECT_TRUE(y.journal_unsynced);
 }
 
 TEST(saved_run_test, is_read_through_a_link_to_its_run) {

@@ -8,6 +8,7 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -200,12 +201,25 @@ TEST_F(sweep_store_test, refuses_a_folder_of_another_user) {
 // Else a power cut could take the line of a trial that has trained meanwhile.
 TEST_F(sweep_store_test, SS1_relies_on_no_line_that_is_not_durable) {
   ASSERT_TRUE(open().value()->begin(trial_of(0)));
-  ASSERT_TRUE(arm_failpoint("storage.sync_file:2=eio")); // after the folder
+  ASSERT_TRUE(arm_failpoint("storage.sync_file=eio"));
   auto x = open();
   ASSERT_TRUE(arm_failpoint(""));
   ASSERT_FALSE(x);
   EXPECT_THAT(x.error().message, HasSubstr(file("sweep.jsonl").string()));
   EXPECT_EQ(open().value()->history().trials.size(), 1u);
+}
+
+// A sync of the same file succeeds without the lines that an earlier one lost.
+TEST_F(sweep_store_test, SS1_relies_on_lines_of_another_file) {
+  ASSERT_TRUE(open().value()->begin(trial_of(0)));
+  struct stat before {};
+  struct stat after {};
+  ASSERT_EQ(::stat(file("sweep.jsonl").c_str(), &before), 0);
+  auto next = open().value();
+  ASSERT_EQ(::stat(file("sweep.jsonl").c_str(), &after), 0);
+  EXPECT_NE(before.st_ino, after.st_ino);
+  ASSERT_TRUE(next->begin(trial_of(1)));
+  EXPECT_EQ(read_sweep(storage_ / "sweep")->history.trials.size(), 2u);
 }
 
 namespace {

@@ -271,9 +271,10 @@ struct worker_group_state {
   attempt_ended how_it_ended() const;
   attempt_failed how_it_failed();
   std::vector<loss_excuses::failed_rank> failed_ranks() const;
-  /// The next attempts do without hosts on which ranks could not start, if they
-  /// can. Why that does not count as a failure; empty: it does.
-  std::string leave_hosts_out();
+  /// The next attempts do without hosts on which ranks could not start, or on
+  /// which loops (*have_begun*) fail that work elsewhere, if they can. Why that
+  /// does not count as a failure; empty: it does.
+  std::string leave_hosts_out(bool have_begun);
 
   /// Calls *f* after *limit* if the attempt is still this one. If the driver
   /// stood still meanwhile, ranks have *limit* once more (*again*).

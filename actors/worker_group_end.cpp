@@ -307,17 +307,19 @@ attempt_failed worker_group_state::how_it_failed() {
   attempt_failed result{a.number, a.started || a.tracker.loop_failed(),
                         a.end_reason, a.tracker.failures()};
   result.left_for = a.excuses.excuse(failed_ranks());
-  if (!result.started && result.left_for.empty())
-    result.left_for = leave_hosts_out();
+  if (result.left_for.empty())
+    result.left_for = leave_hosts_out(result.started);
   return result;
 }
 
-std::string worker_group_state::leave_hosts_out() {
+std::string worker_group_state::leave_hosts_out(bool have_begun) {
   auto& failures = attempt->tracker.failures();
   std::set<std::size_t> failed;
   for (auto& [rank, failure] : failures)
     failed.insert(hosts.host_with(rank));
-  auto decisions = hosts.start_failed(std::move(failed), self->clock().now());
+  auto now = self->clock().now();
+  auto decisions = have_begun ? hosts.loops_failed(std::move(failed), now)
+                              : hosts.start_failed(std::move(failed), now);
   carry_out(decisions);
   // Until an attempt has come up, the program may be the cause.
   if (decisions.empty() || !has_come_up)
@@ -325,8 +327,9 @@ std::string worker_group_state::leave_hosts_out() {
   auto names = joined(decisions, ", ", [this](const host_decision& x) {
     return hosts.name(std::get<host_left_out>(x).host);
   });
-  return concat("ranks could not start on ", names, ": ",
-                failures_text(failures));
+  return concat("ranks ",
+                have_begun ? "failed before a report" : "could not start",
+                " on ", names, ": ", failures_text(failures));
 }
 
 void worker_group_state::check_over() {

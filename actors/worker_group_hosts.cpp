@@ -196,8 +196,10 @@ void worker_group_state::show(const host_given_up& x) {
 
 void worker_group_state::show(const host_left_out& x) {
   auto min = std::chrono::duration_cast<std::chrono::minutes>(x.pause);
+  auto have_begun = attempt->started || attempt->tracker.loop_failed();
   note(concat("host ", hosts.name(x.host), " gets no ranks for ", min.count(),
-              " min: those of attempt ", attempt->number, " could not start"));
+              " min: those of attempt ", attempt->number,
+              have_begun ? " failed before a report" : " could not start"));
 }
 
 void worker_group_state::lose(const host_lost& x) {

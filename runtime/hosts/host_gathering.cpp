@@ -42,6 +42,20 @@ host_decisions host_states::on_start_failed(std::set<std::size_t> failed,
   return out;
 }
 
+host_decisions host_states::on_loops_failed(std::set<std::size_t> failed,
+                                            time_point now) {
+  auto serves = [](run_host& x) {
+    return state_behind(x) == host_state::serving;
+  };
+  for (auto i : failed)
+    if (hosts_[i].has_trained || !serves(hosts_[i]))
+      return {};
+  auto is_proof = [&](run_host& x) { return x.has_trained && serves(x); };
+  if (std::ranges::none_of(hosts_, is_proof))
+    return {};
+  return on_start_failed(std::move(failed), now);
+}
+
 bool host_states::take_back_left_out() {
   auto result = false;
   for (auto& x : hosts_)

@@ -128,6 +128,12 @@ public:
     return states_.on_start_failed(std::move(failed), now);
   }
 
+  /// The loops of ranks on *failed* hosts have failed; see
+  /// `host_states::on_loops_failed`.
+  host_decisions loops_failed(std::set<std::size_t> failed, time_point now) {
+    return states_.on_loops_failed(std::move(failed), now);
+  }
+
   /// An attempt is to start: `start_with_hosts` once all are here, or, if
   /// *at_once*, enough of them; or `too_few_hosts` after the join limit.
   host_decisions gather(time_point now, bool at_once = false);

@@ -102,6 +102,7 @@ host_decisions host_states::on_hello(std::size_t host,
     x.incarnation = incarnation;
     x.state = host_state::ready;
     x.was_here = true;
+    x.has_trained = false;
     x.next_launch.reset();
     x.reason.clear();
     x.problem.clear();
@@ -228,6 +229,7 @@ void host_states::on_progress() noexcept {
   for (auto& x : hosts_)
     if (x.state == host_state::serving) {
       x.failures_in_a_row = x.give_ups = x.failed_starts = 0;
+      x.has_trained = true;
       x.launches = std::min(x.launches, 1);
     }
 }

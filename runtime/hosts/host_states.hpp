@@ -111,7 +111,8 @@ struct host_given_up {
   host_limits::duration pause{0}; ///< 0: for good.
 };
 
-/// Ranks of an attempt could not start on *host*: it gets none for *pause*.
+/// Ranks of an attempt could not start on *host*, or failed there before a
+/// report: it gets none for *pause*.
 struct host_left_out {
   std::size_t host = 0;
   host_limits::duration pause{0};
@@ -164,14 +165,15 @@ struct run_host {
   // -- its state
   host_state state = host_state::expected;
   host_state before = host_state::ready; ///< State before it became suspect.
-  bool was_here = false; ///< An agent has checked it: it suits the run.
+  bool was_here = false;    ///< An agent has checked it: it suits the run.
+  bool has_trained = false; ///< Its agent's ranks had a part in a report.
   time_point heard{};
   int failures_in_a_row = 0;
   int give_ups = 0;                 ///< Since it last made progress.
   time_point gone_at{};             ///< It may be back after that.
   std::string reason;               ///< Why it is missing.
   std::deque<std::uint64_t> fenced; ///< Incarnations that do not count.
-  /// Its agent gets no ranks until then: those of an attempt could not start.
+  /// Its agent gets no ranks until then: see `host_left_out`.
   std::optional<time_point> left_out_until;
   int failed_starts = 0; ///< Since it last made progress.
 
@@ -203,6 +205,9 @@ struct run_host {
 ///   HS-4  `gather` is answered once, by a start or by a failure.
 ///   HS-5  A host is left out only if the others are enough for an attempt, and
 ///         never the driver's own. `gather` does not fail as long as one is.
+///   HS-6  For loops that failed, a host is left out only if none of its
+///         agent's ranks had a part in a report, and ranks of another host of
+///         the attempt had.
 class host_states {
 public:
   using duration = host_limits::duration;
@@ -216,7 +221,7 @@ public:
   static constexpr retry_delay late_launch_delay{duration{600'000},
                                                  duration{3'600'000}};
 
-  /// Before a host on which ranks could not start gets some again.
+  /// Before a host that was left out gets ranks again.
   static constexpr retry_delay left_out_delay{duration{60'000},
                                               duration{3'600'000}};
 
@@ -294,8 +299,13 @@ public:
   /// everywhere.
   host_decisions on_start_failed(std::set<std::size_t> failed, time_point now);
 
+  /// The loops of its ranks on *failed* hosts have failed, and no others. The
+  /// same follows if these hosts are new, and the program is known to run on
+  /// another one.
+  host_decisions on_loops_failed(std::set<std::size_t> failed, time_point now);
+
   /// A report was stored: the next failure of a serving host is a new one, and
-  /// it may be launched again as often as at first.
+  /// it may be launched again as often as at first. Its loops work.
   void on_progress() noexcept;
 
   /// The ranks of the next attempt, one entry per host.

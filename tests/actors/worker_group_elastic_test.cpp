@@ -250,7 +250,41 @@ TEST_F(elastic_group_test, a_failed_start_counts_until_an_attempt_has_come_up) {
   EXPECT_EQ(second.launcher->prepared.at(0).world_size, 2);
 }
 
-TEST_F(elastic_group_test, a_host_is_not_left_out_for_a_loop_that_fails) {
+TEST_F(elastic_group_test, leaves_a_new_host_out_on_which_loops_fail) {
+  start_two();
+  join_as(third, 2);
+  EXPECT_TRUE(report_both(0, "c0")->value->stop);
+  ranks.finish(0);
+  second.finish(1);
+  begin(4, 1);
+  ranks.rise(0);
+  second.rise(1);
+  third.rise(2);
+  third.kill(2, SIGILL);
+  ranks.kill(0, SIGKILL);
+  second.kill(1, SIGKILL);
+  ASSERT_EQ(record->failed.size(), 1u);
+  EXPECT_THAT(record->failed[0].left_for,
+              HasSubstr("ranks failed before a report on h1: rank 2: "));
+  EXPECT_THAT(notes, HasSubstr("host h1 gets no ranks for 1 min: "));
+  begin(5, 1);
+  EXPECT_EQ(second.launcher->prepared.at(0).world_size, 2);
+}
+
+TEST_F(elastic_group_test, a_loop_that_fails_after_a_report_is_a_failure) {
+  start_three();
+  ranks.report(0, 0);
+  second.report(1, 0);
+  third.report(2, 0);
+  answer_batch();
+  third.kill(2, SIGILL);
+  ranks.kill(0, SIGKILL);
+  second.kill(1, SIGKILL);
+  expect_counts();
+}
+
+// No attempt has shown yet that the loops work anywhere.
+TEST_F(elastic_group_test, a_loop_that_fails_before_any_report_is_a_failure) {
   join_as(second, 1);
   join_as(third, 2);
   begin(3);

@@ -108,6 +108,10 @@ protected:
     return to_lines(states->on_start_failed(hosts, now));
   }
 
+  lines loops_failed(const std::set<std::size_t>& hosts) {
+    return to_lines(states->on_loops_failed(hosts, now));
+  }
+
   void launched(std::size_t host, std::uint64_t launch) {
     EXPECT_THAT(states->on_launched(host, launch, now), testing::IsEmpty());
   }

@@ -178,6 +178,32 @@ TEST_F(host_states_test, HS_5_leaves_out_no_host_that_is_needed) {
   EXPECT_THAT(states->usable(), ElementsAre(0u, 1u, 2u));
 }
 
+TEST_F(host_states_test, HS_6_leaves_only_a_new_host_out_for_failed_loops) {
+  serve(3, {.min_ranks = 2});
+  EXPECT_THAT(loops_failed({2}), IsEmpty()) << "the program may be the cause";
+  states->on_progress();
+  EXPECT_THAT(loops_failed({2}), IsEmpty()) << "its loops have worked";
+  states->on_gone(2, 1, "lost", now);
+  hello(2, 2);
+  EXPECT_THAT(loops_failed({2}), IsEmpty()) << "its new agent had no ranks";
+  states->on_attempt_started({0, 1, 2});
+  EXPECT_THAT(loops_failed({1, 2}), IsEmpty()) << "one fails on another, too";
+  EXPECT_THAT(loops_failed({2}), ElementsAre("left out 2 for 1"));
+  EXPECT_THAT(states->usable(), ElementsAre(0u, 1u));
+}
+
+TEST_F(host_states_test, HS_6_leaves_no_host_out_where_all_are_new) {
+  make(3, {.min_ranks = 1}, false);
+  for (std::size_t i = 0; i < 3; ++i)
+    hello(i, 1);
+  states->on_attempt_started({1});
+  states->on_progress();
+  states->on_gone(1, 1, "lost", now);
+  states->on_attempt_ended(now);
+  states->on_attempt_started({0, 2});
+  EXPECT_THAT(loops_failed({2}), IsEmpty());
+}
+
 TEST_F(host_states_test, HS_5_starts_with_a_left_out_host_rather_than_not) {
   serve(3, {.join = seconds{30}, .min_ranks = 2});
   EXPECT_THAT(start_failed({2}), ElementsAre("left out 2 for 1"));

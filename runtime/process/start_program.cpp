@@ -48,7 +48,7 @@ tl::unexpected<error> spawn_failure(std::string what, int error_number) {
   auto result = system_failure(ec::spawn, std::move(what), error_number);
   auto& message = result.value().message;
   if (error_number == EAGAIN)
-    message += "; the user has probably as many processes and threads as "
+    message += "; the user probably has as many processes and threads as "
                "RLIMIT_NPROC allows, or a cgroup as many as its pids.max";
   else if (error_number == EMFILE)
     message += "; RLIMIT_NOFILE allows no more";

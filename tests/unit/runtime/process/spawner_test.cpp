@@ -374,7 +374,7 @@ TEST(spawn_failure_test, names_the_limit_that_is_likely_reached) {
   };
   EXPECT_EQ(text(EAGAIN),
             "the spawner cannot fork: Resource temporarily unavailable; the "
-            "user has probably as many processes and threads as RLIMIT_NPROC "
+            "user probably has as many processes and threads as RLIMIT_NPROC "
             "allows, or a cgroup as many as its pids.max");
   EXPECT_THAT(text(EMFILE), HasSubstr("RLIMIT_NOFILE"));
   EXPECT_EQ(text(ENOMEM), "the spawner cannot fork: Cannot allocate memory");

@@ -357,10 +357,11 @@ void host_states::end_long_checks(time_point now, host_decisions& out) {
 
 void host_states::skip_standstill(time_point now) {
   auto gap = checked_ ? now - *checked_ : time_point::duration{0};
+  auto stopped = standstill_before(now);
   checked_ = now;
   if (!stood_still(gap, limits_.tick))
     return;
-  stopped_ = std::chrono::duration_cast<duration>(gap);
+  stopped_ = stopped;
   stopped_until_ = now;
   for (auto& x : hosts_) {
     x.heard = std::min(now, x.heard + gap);
@@ -373,11 +374,13 @@ void host_states::skip_standstill(time_point now) {
 
 host_states::duration
 host_states::standstill_before(time_point now) const noexcept {
+  auto known =
+    now - stopped_until_ < standstill_memory ? stopped_ : duration{0};
   // What came meanwhile may be handled before the check that is late.
   auto gap = checked_ ? now - *checked_ : time_point::duration{0};
-  if (stood_still(gap, limits_.tick))
-    return std::chrono::duration_cast<duration>(gap);
-  return now - stopped_until_ < standstill_memory ? stopped_ : duration{0};
+  if (!stood_still(gap, limits_.tick))
+    return known;
+  return std::max(known, std::chrono::duration_cast<duration>(gap));
 }
 
 host_states::duration host_states::delay_after(int failures) {

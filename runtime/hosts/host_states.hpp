@@ -326,7 +326,8 @@ public:
   const std::vector<run_host>& hosts() const noexcept { return hosts_; }
 
   /// How long a message that is handled *now* may have waited for this process,
-  /// which stood still; 0 a minute after it did.
+  /// which stood still: the longest time, also if it stood still again within a
+  /// minute; 0 a minute after the last time.
   duration standstill_before(time_point now) const noexcept;
 
   /// The hosts that an attempt could use now.
@@ -382,8 +383,8 @@ private:
   duration gather_limit_{0};
   bool starts_at_once_ = false;
   std::optional<time_point> checked_;
-  duration stopped_{0};        ///< The latest standstill, ...
-  time_point stopped_until_{}; ///< ... which was over by then.
+  duration stopped_{0};        ///< The longest of the latest standstills, ...
+  time_point stopped_until_{}; ///< ... which were over by then.
 };
 
 } // namespace troupe::internal

@@ -151,6 +151,11 @@ TEST_F(host_states_test, remembers_for_a_minute_how_long_it_stood_still) {
     << "what came may be handled before the check that is late";
   EXPECT_THAT(states->check(now), IsEmpty());
   EXPECT_EQ(states->standstill_before(now), seconds{90});
+  now += seconds{5};
+  EXPECT_EQ(states->standstill_before(now), seconds{90})
+    << "what waited longer may still be there";
+  EXPECT_THAT(states->check(now), IsEmpty());
+  EXPECT_EQ(states->standstill_before(now), seconds{90});
   pass(seconds{59}, {0, 1});
   EXPECT_EQ(states->standstill_before(now), seconds{90});
   pass(seconds{1}, {0, 1});

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "troupe/runtime/counted.hpp"
 #include "troupe/runtime/hosts/host_plan.hpp"
 #include "troupe/runtime/text.hpp"
 #include "troupe/trainers/launch.hpp"
@@ -128,8 +129,8 @@ expected<void> validate(const run_request& x) {
       x.scaling.max_hosts > hosts && x.run.agent_ticket.empty())
     return failure(ec::invalid_config,
                    concat("scaling.max_hosts is ", x.scaling.max_hosts,
-                          ", but the run has ", hosts,
-                          " hosts: run.agent_ticket must name a file for the "
+                          ", but the run has ", counted(hosts, "host"),
+                          ": run.agent_ticket must name a file for the "
                           "ticket with which more may come"));
   if (x.loop.problem)
     return tl::unexpected{x.loop.problem};

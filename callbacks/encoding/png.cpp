@@ -36,6 +36,7 @@ unsigned char* compressed_rows(unsigned char* rows, int size, int* packed_size,
 #define STBIW_ZLIB_COMPRESS troupe::internal::compressed_rows
 #include <stb/stb_image_write.h>
 
+#include "troupe/runtime/counted.hpp"
 #include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
@@ -60,7 +61,7 @@ expected<void> check(int width, int height, int channels, std::size_t bytes) {
   if (bytes != wanted)
     return failure(ec::invalid_argument,
                    concat("an image of ", width, " x ", height, " pixels with ",
-                          channels, " channels needs ", wanted,
+                          counted(channels, "channel"), " needs ", wanted,
                           " bytes, it has ", bytes));
   if (bytes > max_bytes)
     return failure(

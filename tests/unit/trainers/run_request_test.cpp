@@ -92,6 +92,10 @@ TEST(request_for_hosts_test, further_hosts_need_a_file_for_their_ticket) {
   request.run.agent_ticket = "ticket";
   ASSERT_TRUE(find_hosts(request));
   EXPECT_EQ(count_text(request.scaling.num_workers), "4 to 6");
+  run_request alone;
+  alone.scaling = {.workers_per_host = 2, .max_hosts = 3, .hosts = {"host-a"}};
+  ASSERT_TRUE(find_hosts(alone));
+  EXPECT_THAT(validate(alone).error().message, HasSubstr("has 1 host:"));
 }
 
 TEST(request_for_hosts_test, numbers_are_checked_before_they_are_multiplied) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "troupe/runtime/counted.hpp"
 #include "troupe/trainers/torch/throw_invalid_argument.hpp"
 
 namespace troupe {
@@ -18,8 +19,8 @@ batch_split split_global_batch(int world_size, std::int64_t global_batch_size,
   if (global_batch_size % world_size != 0)
     throw_invalid_argument(
       "split_global_batch: ", world_size, " ranks cannot have equal parts of ",
-      global_batch_size,
-      " samples; choose a multiple of each number of ranks that the run may "
+      counted(global_batch_size, "sample"),
+      "; choose a multiple of each number of ranks that the run may "
       "have");
   auto share = global_batch_size / world_size;
   auto batch_size = std::min(share, max_batch_size);

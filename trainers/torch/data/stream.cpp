@@ -86,8 +86,8 @@ void stream_progress::load_state(const stream_state& x) {
   auto shards = static_cast<std::int64_t>(x.taken.size());
   if (shards != options_.shards)
     throw_invalid_argument(
-      "the place that was saved is one in a stream of ", shards,
-      " shards, but this one has ", options_.shards,
+      "the place that was saved is one in a stream of ",
+      counted(shards, "shard"), ", but this one has ", options_.shards,
       ": give stream_loader_options::shards the same number for a whole run");
   auto is_begun = std::ranges::any_of(x.taken, [](auto n) { return n > 0; });
   if (is_begun && !x.ended && !is_resumable_)

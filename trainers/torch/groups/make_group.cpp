@@ -8,6 +8,7 @@
 #include <c10/util/StringUtil.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
+#include "troupe/runtime/counted.hpp"
 #include "troupe/runtime/process/descriptor.hpp"
 #include "troupe/runtime/process/forked_process.hpp"
 #include "troupe/runtime/rank_names.hpp"
@@ -129,8 +130,9 @@ shared_segment attach_segment(train_context& context) {
   auto segment = value_or_throw(
     shared_segment::attach(facts.segment, {facts.run_id, facts.attempt}));
   if (segment.ranks() != facts.local_world_size)
-    refuse(context, ec::protocol, "the shared segment is for ", segment.ranks(),
-           " ranks, this host has ", facts.local_world_size);
+    refuse(context, ec::protocol, "the shared segment is for ",
+           counted(segment.ranks(), "rank"), ", this host has ",
+           facts.local_world_size);
   return segment;
 }
 

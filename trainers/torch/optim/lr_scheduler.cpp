@@ -5,6 +5,7 @@
 #include <limits>
 #include <numbers>
 
+#include "troupe/runtime/counted.hpp"
 #include "troupe/trainers/torch/throw_invalid_argument.hpp"
 
 namespace troupe {
@@ -111,9 +112,10 @@ lr_factor chained_lr(std::vector<lr_factor> factors) {
 lr_factor sequential_lr(std::vector<lr_factor> factors,
                         std::vector<std::int64_t> milestones) {
   if (milestones.size() + 1 != factors.size())
-    throw_invalid_argument("sequential_lr has ", factors.size(),
-                           " schedules and ", milestones.size(),
-                           " milestones: the latter must be one fewer");
+    throw_invalid_argument("sequential_lr has ",
+                           counted(factors.size(), "schedule"), " and ",
+                           counted(milestones.size(), "milestone"),
+                           ": the latter must be one fewer");
   if (!std::ranges::is_sorted(milestones))
     throw_invalid_argument("the milestones of sequential_lr must ascend");
   return [factors = std::move(factors),

@@ -73,6 +73,8 @@ TEST(png_test, refuses_what_is_not_an_image) {
   EXPECT_EQ(encode_png(2, 2, 3, bytes(11)).error().message,
             "an image of 2 x 2 pixels with 3 channels needs 12 bytes, it has "
             "11");
+  EXPECT_EQ(encode_png(2, 2, 1, bytes(5)).error().message,
+            "an image of 2 x 2 pixels with 1 channel needs 4 bytes, it has 5");
 }
 
 } // namespace

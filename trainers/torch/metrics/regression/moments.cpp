@@ -182,8 +182,8 @@ target_moments::moments target_moments::together(const moments& a,
   // Those of one output would be taken for those of each.
   auto outputs = [](const moments& x) { return x[target_mean].numel(); };
   if (outputs(a) != outputs(b))
-    refuse_metric(name(), "had inputs with ", outputs(a), " outputs, and with ",
-                  outputs(b));
+    refuse_metric(name(), "had inputs with ", counted(outputs(a), "output"),
+                  ", and with ", outputs(b));
   union_of_samples both{a, b, target_samples};
   moments result(target_state_count);
   result[target_mean] = both.mean(target_mean);

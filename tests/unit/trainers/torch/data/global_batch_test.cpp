@@ -39,6 +39,7 @@ TEST(global_batch_test, batches_of_a_rank_have_equal_sizes) {
 TEST(global_batch_test, unequal_parts_are_refused) {
   EXPECT_THAT(refusal(7, 240, 32),
               HasSubstr("7 ranks cannot have equal parts of 240 samples"));
+  EXPECT_THAT(refusal(2, 1, 32), HasSubstr("equal parts of 1 sample;"));
 }
 
 TEST(global_batch_test, numbers_below_one_are_refused) {

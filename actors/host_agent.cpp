@@ -195,11 +195,9 @@ void host_agent_state::over(const attempt_over& x) {
 // -- how ranks are
 
 std::vector<rank_snapshot> host_agent_state::shown() const {
-  std::vector<rank_snapshot> result;
-  for (auto& facts : attempt->order.ranks)
-    result.push_back(snapshot_of(
-      facts.rank, attempt->segment.rank(attempt->local(facts.rank))));
-  return result;
+  auto& first = attempt->order.ranks.front();
+  return snapshots_of(attempt->segment, first.rank,
+                      first.local_world_size < first.world_size);
 }
 
 std::vector<rank_snapshot> host_agent_state::snapshots() const {

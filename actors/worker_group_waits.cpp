@@ -231,8 +231,9 @@ rank_look worker_group_state::look_at(int rank) const {
   rank_look result{place_of(seen(rank), call, self->clock().now()),
                    vitals_of(rank)};
   // A loop in a call to the group waits for an answer; others may wait for it
-  // in a pending collective.
-  if (result.vitals && !result.vitals->stopped && !call.empty())
+  // in a pending collective. One that waits for another host is idle, too.
+  if (result.vitals && !result.vitals->stopped
+      && (!call.empty() || waits_for_data(attempt->seen, rank)))
     result.vitals.reset();
   return result;
 }

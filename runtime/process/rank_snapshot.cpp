@@ -1,5 +1,8 @@
 #include "troupe/runtime/process/rank_snapshot.hpp"
 
+#include <algorithm>
+#include <utility>
+
 #include "troupe/runtime/process/shared_segment.hpp"
 
 namespace troupe::internal {
@@ -26,11 +29,8 @@ pass_snapshot pass_of(const loader_pass& x) {
           {time_of(x.begun.load(relaxed))}};
 }
 
-} // namespace
-
-rank_snapshot snapshot_of(int rank, const segment_rank& shown) {
+rank_snapshot snapshot_of(int rank, const rank_activity& a) {
   constexpr auto relaxed = std::memory_order_relaxed;
-  auto& a = shown.activity;
   rank_snapshot x;
   x.rank = rank;
   // In this order: a rank calls a collective before it awaits it.
@@ -50,10 +50,29 @@ rank_snapshot snapshot_of(int rank, const segment_rank& shown) {
   x.came_to_start = a.came_to_start.load() != 0;
   x.left_group = a.left_group.load() != 0;
   x.gave_up = a.gave_up_collective();
-  // Bit 0 of the progress does not count steps.
-  x.steps = shown.progress.load(relaxed) >> 1;
   x.waited = a.waited.load(relaxed);
   return x;
+}
+
+} // namespace
+
+std::vector<rank_snapshot> snapshots_of(const shared_segment& segment,
+                                        int first, bool has_more) {
+  std::vector<rank_snapshot> result;
+  // Collectives that each has entered, and steps in all of them.
+  std::vector<std::pair<std::uint64_t, std::uint32_t>> places;
+  for (int i = 0; i < segment.ranks(); ++i) {
+    auto& shown = segment.rank(i);
+    auto& x = result.emplace_back(snapshot_of(first + i, shown.activity));
+    // Bit 0 does not count steps. Groups without shared memory have none.
+    auto progress = shown.progress.load(std::memory_order_relaxed);
+    places.emplace_back(x.collectives, progress >> 1);
+  }
+  auto furthest = std::ranges::max(places);
+  for (std::size_t i = has_more ? 1 : 0; i < result.size(); ++i)
+    result[i].is_behind =
+      result[i].in_collective && places[i].second > 0 && places[i] < furthest;
+  return result;
 }
 
 } // namespace troupe::internal

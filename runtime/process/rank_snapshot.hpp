@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "troupe/runtime/each_field.hpp"
 #include "troupe/runtime/process/process_vitals.hpp"
@@ -10,7 +11,7 @@
 
 namespace troupe::internal {
 
-struct segment_rank;
+class shared_segment;
 
 /// A moment on the clock of this host; by default, none. It travels as an age,
 /// because the clocks of hosts differ.
@@ -63,7 +64,8 @@ struct rank_snapshot {
   bool gave_up = false;     ///< Others were missing in its last collective.
   bool counts_calls = true; ///< `called` is meaningful.
   collective_failure failed = collective_failure::none;
-  std::uint32_t steps = 0; ///< Taken together with the others.
+  /// Inside a collective, where ranks of its host wait for it.
+  bool is_behind = false;
   std::uint64_t collectives = 0;
   std::uint64_t called = 0;
   std::uint64_t awaited = 0;
@@ -89,14 +91,20 @@ bool inspect(Inspector& f, rank_snapshot& x) {
     f.field("came_to_start", x.came_to_start),
     f.field("left_group", x.left_group), f.field("gave_up", x.gave_up),
     f.field("counts_calls", x.counts_calls),
-    f.field("failed", failed, set_failed), f.field("steps", x.steps),
+    f.field("failed", failed, set_failed), f.field("is_behind", x.is_behind),
     f.field("collectives", x.collectives), f.field("called", x.called),
     f.field("awaited", x.awaited), f.field("reported", x.reported),
     f.field("waited", x.waited), f.field("is_stopped", x.is_stopped),
     f.field("has_ended", x.has_ended), f.field("vitals", x.vitals));
 }
 
-/// What *rank* shows in shared memory now; nothing of its process.
-rank_snapshot snapshot_of(int rank, const segment_rank& shown);
+/// What the ranks of *segment* show now, the first of which is *first* of all
+/// ranks; nothing of their processes. *has_more*: other hosts have ranks, too.
+///
+/// A rank that `is_behind` has taken fewer steps of collectives than others of
+/// its host, and waits for none of these. The first of one of several hosts may
+/// wait for another host meanwhile, and does not count as behind.
+std::vector<rank_snapshot> snapshots_of(const shared_segment& segment,
+                                        int first, bool has_more);
 
 } // namespace troupe::internal

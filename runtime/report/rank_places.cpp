@@ -10,9 +10,11 @@ namespace {
 
 using time_point = moment::clock::time_point;
 
-collective_place collective_place_of(const rank_snapshot& x) {
-  return {x.in_collective.has_value(), x.in_collective.value_or(moment{}).time,
-          x.collectives, x.steps};
+/// A rank inside that is *stopped* keeps the others there.
+collective_place collective_place_of(const rank_snapshot& x, bool stopped) {
+  auto inside = x.in_collective.has_value();
+  return {inside, x.in_collective.value_or(moment{}).time, x.collectives,
+          x.is_behind || (inside && stopped)};
 }
 
 /// Collectives of NCCL run on GPUs, and a rank waits for its own before it
@@ -54,6 +56,12 @@ std::vector<int> late_in_collectives(const std::vector<rank_snapshot>& ranks,
     if (x.collectives < entered)
       result.push_back(x.rank);
   return result;
+}
+
+bool waits_for_data(const std::vector<rank_snapshot>& ranks, int rank) {
+  auto& x = ranks[static_cast<std::size_t>(rank)];
+  return x.in_collective && !x.is_behind
+         && late_in_collectives(ranks, rank).empty();
 }
 
 std::optional<epoch_progress> progress_of(const rank_snapshot& x,
@@ -102,7 +110,7 @@ std::vector<rank_wait> waits_of(const rank_meetings& meetings,
   std::vector<int> stopped;
   for (auto& x : ranks) {
     auto& loop = loops[static_cast<std::size_t>(x.rank)];
-    places.push_back(collective_place_of(x));
+    places.push_back(collective_place_of(x, loop.stopped.has_value()));
     starts.push_back(start_place_of(x));
     at_gpus.push_back(gpu_place_of(x, loop.ended.has_value()));
     if (loop.stopped)

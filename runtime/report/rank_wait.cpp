@@ -32,26 +32,28 @@ std::vector<int> stopped_behind(const rank_wait& wait,
 
 std::optional<rank_wait>
 collective_wait(const std::vector<collective_place>& ranks) {
-  auto place = [](const collective_place& x) {
-    return std::pair{x.entered, x.steps};
+  auto waits = [](const collective_place& x) {
+    return x.inside && !x.is_behind;
   };
-  std::pair<std::uint64_t, std::uint32_t> furthest;
+  std::uint64_t last = 0;
   for (auto& x : ranks)
-    furthest = std::max(furthest, place(x));
-  rank_wait result{.what = concat("collective ", furthest.first),
-                   .is_limited = false};
+    if (waits(x))
+      last = std::max(last, x.entered);
+  rank_wait result{.what = concat("collective ", last), .is_limited = false};
+  std::optional<rank_wait::time_point> since;
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     auto& x = ranks[i];
-    if (place(x) < furthest) {
-      result.missing.push_back(static_cast<int>(i));
-    } else if (x.inside) {
-      if (result.waiting.empty() || x.since < result.since)
-        result.since = x.since;
+    if (waits(x)) {
       result.waiting.push_back(static_cast<int>(i));
+      if (x.entered == last)
+        since = std::min(since.value_or(x.since), x.since);
+    } else if (x.is_behind || x.entered < last) {
+      result.missing.push_back(static_cast<int>(i));
     }
   }
-  if (result.waiting.empty())
+  if (!since)
     return std::nullopt;
+  result.since = *since;
   if (result.missing.empty()) {
     if (ranks.size() < 2 || result.waiting.size() < ranks.size())
       return std::nullopt;

@@ -32,12 +32,14 @@ struct collective_place {
   bool inside = false;         ///< In the last one that it entered.
   rank_wait::time_point since; ///< When it entered that.
   std::uint64_t entered = 0;   ///< How many so far.
-  std::uint32_t steps = 0; ///< Steps taken together with the others, if known.
+  bool is_behind = false;      ///< Inside, where others wait for it.
 };
 
-/// Ranks that are in a collective, and those that have not entered it yet; one
-/// entry of *ranks* per rank. If all are in it, none is missing, and the wait
-/// began with the last of them. Nothing if no rank waits.
+/// Ranks that wait in collectives, and those that are behind or have not
+/// entered the last of these yet; one entry of *ranks* per rank. A rank may
+/// wait in an earlier collective than others, for data that they have sent. If
+/// all wait, none is missing, and the wait began with the last of them. Nothing
+/// if no rank waits.
 std::optional<rank_wait>
 collective_wait(const std::vector<collective_place>& ranks);
 

@@ -74,7 +74,7 @@ const rank_snapshot shown{
   .gave_up = true,
   .counts_calls = false,
   .failed = collective_failure::others,
-  .steps = 5,
+  .is_behind = true,
   .collectives = 6,
   .called = 7,
   .awaited = 8,

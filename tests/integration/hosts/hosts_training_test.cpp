@@ -145,6 +145,8 @@ int be_driver(const std::string& folder, int workers, int agents, backend kind,
     options.scaling.lost_after = std::chrono::milliseconds{std::stoi(limit)};
     plan.adds = true;
   }
+  if (auto* limit = std::getenv("TROUPE_TEST_HANG_AFTER_MS"))
+    options.run.hang_timeout = std::chrono::milliseconds{std::stoi(limit)};
   options.torch.encrypt_gradients = !std::getenv("TROUPE_TEST_IN_CLEAR");
   auto outcome = torch_trainer{train, plan, options}.fit();
   tell_result(folder, outcome);
@@ -352,6 +354,20 @@ TEST_P(hosts_training_test, names_the_host_that_was_lost_while_others_wait) {
   EXPECT_THAT(failures, HasSubstr("host " + ranks[3].host + " is lost"));
   EXPECT_THAT(failures, Not(HasSubstr("has left the group")))
     << "its neighbors are not to blame";
+}
+
+// The ranks of the other host have taken some steps of the all-reduce.
+TEST_P(hosts_training_test, a_rank_that_never_comes_is_ended_alone) {
+  order x{.workers = 4, .agents = 1, .absent = 0};
+  x.variables = {"TROUPE_TEST_HANG_AFTER_MS=3000"};
+  start_all(x);
+  introduced<seen_rank>(0, 4);
+  await_line("absent");
+  for (int rank = 0; rank < 4; ++rank)
+    await_end(0, rank);
+  introduced<seen_rank>(1, 4);
+  expect_end("result finished 2 ");
+  EXPECT_THAT(journal(), HasSubstr("\"reason\":\"Rank 0: "));
 }
 
 // By default both leaders would have given up the connection between them.

@@ -279,13 +279,17 @@ TEST_F(hang_monitor_test, describes_the_first_of_many_missing_ranks) {
   EXPECT_EQ(text.find("rank 5 is in its"), std::string::npos);
 }
 
-collective_place in(std::uint64_t entered, std::uint32_t steps = 0,
+collective_place in(std::uint64_t entered,
                     hang_monitor::time_point since = t0) {
-  return {true, since, entered, steps};
+  return {true, since, entered, false};
+}
+
+collective_place behind(std::uint64_t entered) {
+  return {true, t0, entered, true};
 }
 
 collective_place out(std::uint64_t entered) {
-  return {false, {}, entered, 0};
+  return {false, {}, entered, false};
 }
 
 TEST(rank_wait_test, a_collective_waits_for_ranks_that_have_not_come_so_far) {
@@ -293,7 +297,7 @@ TEST(rank_wait_test, a_collective_waits_for_ranks_that_have_not_come_so_far) {
   EXPECT_FALSE(collective_wait({in(4), out(4)})) << "one is through";
   EXPECT_FALSE(collective_wait({out(4), out(3)})) << "no one waits";
   EXPECT_FALSE(collective_wait({in(4)})) << "one rank alone";
-  auto wait = collective_wait({in(5, 0, t0 + 2s), out(4), in(5, 0, t0 + 1s)});
+  auto wait = collective_wait({in(5, t0 + 2s), out(4), in(5, t0 + 1s)});
   ASSERT_TRUE(wait);
   EXPECT_EQ(wait->what, "collective 5");
   EXPECT_THAT(wait->waiting, ElementsAre(0, 2));
@@ -318,13 +322,28 @@ TEST(rank_wait_test, the_start_of_a_group_waits_for_ranks_that_never_came) {
 }
 
 TEST(rank_wait_test, a_collective_waits_for_a_rank_that_is_stopped_inside) {
-  auto wait = collective_wait({in(5, 12), in(5, 11), in(5, 12)});
+  auto wait = collective_wait({in(5), behind(5), in(5)});
   ASSERT_TRUE(wait);
   EXPECT_THAT(wait->missing, ElementsAre(1));
+  EXPECT_FALSE(collective_wait({out(5), behind(5)})) << "no one waits";
+}
+
+// Others have gone on: they have sent what it waits for.
+TEST(rank_wait_test, a_rank_that_waits_in_an_earlier_collective_is_there) {
+  auto wait = collective_wait({in(6, t0 + 2s), in(5), out(5)});
+  ASSERT_TRUE(wait);
+  EXPECT_EQ(wait->what, "collective 6");
+  EXPECT_THAT(wait->waiting, ElementsAre(0, 1));
+  EXPECT_THAT(wait->missing, ElementsAre(2));
+  EXPECT_EQ(wait->since, t0 + 2s) << "rank 2 has passed the earlier one";
+  wait = collective_wait({in(6), in(5)});
+  ASSERT_TRUE(wait);
+  EXPECT_THAT(wait->missing, IsEmpty());
+  EXPECT_FALSE(collective_wait({out(6), in(5)})) << "one is through";
 }
 
 TEST(rank_wait_test, a_collective_that_holds_all_ranks_lacks_none) {
-  auto wait = collective_wait({in(4, 0, t0 + 2s), in(4, 0, t0 + 1s)});
+  auto wait = collective_wait({in(4, t0 + 2s), in(4, t0 + 1s)});
   ASSERT_TRUE(wait);
   EXPECT_THAT(wait->missing, IsEmpty());
   EXPECT_EQ(wait->since, t0 + 2s);

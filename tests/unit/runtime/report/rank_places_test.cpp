@@ -37,23 +37,43 @@ protected:
 TEST_F(rank_places_test, shows_what_the_shared_memory_shows) {
   auto segment = shared_segment::create(2).value();
   auto& shown = segment.rank(1);
-  EXPECT_FALSE(snapshot_of(1, shown).in_collective);
+  EXPECT_FALSE(snapshots_of(segment, 4, true)[1].in_collective);
   shown.activity.enter_collective();
   shown.activity.give_up_collective();
   shown.activity.fail_collective(collective_failure::others);
   shown.activity.left_group = 1;
   shown.activity.at_store = 7;
-  shown.advance();
-  auto x = snapshot_of(1, shown);
-  EXPECT_EQ(x.rank, 1);
+  auto x = snapshots_of(segment, 4, true)[1];
+  EXPECT_EQ(x.rank, 5);
   EXPECT_TRUE(x.in_collective);
   EXPECT_EQ(x.collectives, 1u);
-  EXPECT_EQ(x.steps, 1u);
   EXPECT_TRUE(x.gave_up);
   EXPECT_TRUE(x.left_group);
   EXPECT_FALSE(has_left(x)) << "others had";
   EXPECT_TRUE(asks_driver(x));
   EXPECT_EQ(x.at_store->time.time_since_epoch().count(), 7);
+}
+
+TEST_F(rank_places_test, who_is_behind_in_a_collective_keeps_its_host_waiting) {
+  auto segment = shared_segment::create(3).value();
+  auto behind = [&segment](bool has_more) {
+    std::vector<int> result;
+    for (auto& x : snapshots_of(segment, 4, has_more))
+      if (x.is_behind)
+        result.push_back(x.rank);
+    return result;
+  };
+  for (int rank = 0; rank < 3; ++rank)
+    segment.rank(rank).activity.enter_collective();
+  segment.rank(2).activity.enter_collective();
+  EXPECT_THAT(behind(false), IsEmpty()) << "as over Gloo";
+  for (int rank = 0; rank < 3; ++rank)
+    segment.rank(rank).advance();
+  segment.rank(2).advance();
+  EXPECT_THAT(behind(false), ElementsAre(4, 5));
+  EXPECT_THAT(behind(true), ElementsAre(5)) << "4 may wait for another host";
+  segment.rank(1).activity.leave_collective();
+  EXPECT_THAT(behind(true), IsEmpty()) << "it has not come to the next";
 }
 
 TEST_F(rank_places_test, names_who_is_missing_in_a_collective) {
@@ -65,6 +85,29 @@ TEST_F(rank_places_test, names_who_is_missing_in_a_collective) {
   EXPECT_THAT(waits()[0].missing, ElementsAre(1));
   EXPECT_THAT(late_in_collectives(ranks, 0), ElementsAre(1));
   EXPECT_THAT(late_in_collectives(ranks, 1), IsEmpty());
+}
+
+TEST_F(rank_places_test, names_who_is_stopped_while_all_are_in_a_collective) {
+  for (int rank : {0, 1, 2})
+    in_collective(rank, 4);
+  ASSERT_EQ(waits().size(), 1u);
+  EXPECT_THAT(waits()[0].missing, IsEmpty());
+  loops[1].stopped = t0;
+  ASSERT_EQ(waits().size(), 1u);
+  EXPECT_EQ(waits()[0].what, "collective 4");
+  EXPECT_THAT(waits()[0].missing, ElementsAre(1));
+}
+
+TEST_F(rank_places_test, a_rank_that_no_one_is_late_for_waits_for_data) {
+  in_collective(0, 4);
+  ranks[1].collectives = 4;
+  ranks[2].collectives = 3;
+  EXPECT_FALSE(waits_for_data(ranks, 0)) << "it waits for rank 2";
+  EXPECT_FALSE(waits_for_data(ranks, 1)) << "it does not wait";
+  ranks[2].collectives = 4;
+  EXPECT_TRUE(waits_for_data(ranks, 0));
+  ranks[0].is_behind = true;
+  EXPECT_FALSE(waits_for_data(ranks, 0)) << "others wait for it";
 }
 
 TEST_F(rank_places_test, does_not_blame_a_rank_that_waits_for_the_driver) {

@@ -84,10 +84,11 @@ using global_batches = std::vector<std::vector<int>>;
 
 class stream_run_test : public testing::Test {
 protected:
-  result run(const config& cfg, int ranks, int max_failures = 0) {
+  result run(const config& cfg, int ranks, int max_failures = 0,
+             const std::string& name = "run") {
     torch_options x;
     x.scaling = {.num_workers = ranks};
-    x.run.name = "run";
+    x.run.name = name;
     x.run.storage_path = storage_.path();
     x.run.quiet = true;
     x.run.failure.max_failures = max_failures;
@@ -167,6 +168,28 @@ TEST_F(stream_run_test, ranks_with_fewer_samples_repeat_some_until_all_end) {
   std::erase_if(seen, [](auto& x) { return x.first / 1000 % 2 == 0; });
   for (auto& [sample, times] : seen)
     EXPECT_EQ(times, 1) << sample;
+}
+
+TEST_F(stream_run_test, ranks_repeat_the_same_samples_after_a_restart) {
+  auto whole = run({.base = 0, .growth = 3}, 2);
+  ASSERT_FALSE(whole.error) << whole.error->message;
+  // Rank 0 has half a batch left, or none.
+  for (int step : {22, 25}) {
+    auto name = "killed_" + std::to_string(step);
+    auto killed = run({.base = 0, .growth = 3, .fails_at = step, .kills = true},
+                      2, 1, name);
+    ASSERT_FALSE(killed.error) << killed.error->message;
+    EXPECT_EQ(killed.attempts, 2u);
+    EXPECT_EQ(batches(killed), batches(whole)) << step;
+  }
+}
+
+TEST_F(stream_run_test, ranks_whose_new_shards_have_ended_repeat_some_of_them) {
+  // What is left, 8 samples of shards 9 and 11, is of ranks 0 and 2 of three.
+  ASSERT_TRUE(run({.base = 0, .growth = 3, .fails_at = 25}, 2).error);
+  auto last = run({.base = 0, .growth = 3}, 3);
+  ASSERT_FALSE(last.error) << last.error->message;
+  EXPECT_EQ(counts(batches(last)).size(), 198u);
 }
 
 TEST_F(stream_run_test, ranks_end_together_before_the_first_incomplete_batch) {

@@ -248,8 +248,10 @@ public:
   explicit iterator(stream_loader& loader)
     : loader_(&loader), taken_(static_cast<std::size_t>(options().shards)) {
     auto mine = loader.progress_.shards();
-    for (auto& [shard, taken] : mine)
+    for (auto& [shard, taken] : mine) {
       taken_[static_cast<std::size_t>(shard.index)] = taken;
+      is_resumed_ = is_resumed_ || taken > 0;
+    }
     batches_ =
       std::make_shared<batches>(loader.dataset_, std::move(mine), options(),
                                 loader.progress_.in_step(), loader.transfer_);
@@ -297,24 +299,51 @@ private:
 
   /// Makes *x* the current batch, of *wanted* samples.
   void complete(found x, std::size_t wanted) {
-    if (first_.empty())
+    if (first_.empty() && !is_resumed_)
       first_ = x.samples;
     if (x.failure)
       std::rethrow_exception(x.failure);
     if (!x.batch) {
-      if (first_.empty())
-        loader_->progress_.throw_no_samples();
-      for (std::size_t i = 0; x.samples.size() < wanted; ++i)
-        x.samples.push_back(first_[i % first_.size()]);
+      pad(x.samples, wanted);
       x.batch.emplace(batches_->put_together(std::move(x.samples)));
     }
     current_.emplace(std::move(x.batch->data));
     loader_->transfer_.arrive(x.batch->ticket, internal::tensors_in(*current_));
   }
 
+  /// Repeats the first samples of the epoch until there are *wanted*.
+  void pad(std::vector<sample>& samples, std::size_t wanted) {
+    if (samples.size() >= wanted)
+      return;
+    if (first_.empty() && is_resumed_)
+      first_ = read_first();
+    if (first_.empty())
+      loader_->progress_.throw_no_samples();
+    for (std::size_t i = 0; samples.size() < wanted; ++i)
+      samples.push_back(first_[i % first_.size()]);
+  }
+
+  /// Reads the rank's first samples of the epoch, as many as a batch has: they
+  /// were taken before this pass.
+  std::vector<sample> read_first() const {
+    auto mine = loader_->progress_.shards();
+    for (auto& [shard, taken] : mine)
+      taken = 0;
+    internal::shard_reader<Dataset> reader{loader_->dataset_, std::move(mine)};
+    std::vector<sample> result;
+    while (static_cast<std::int64_t>(result.size()) < options().batch_size) {
+      auto next = reader.next();
+      if (!next)
+        break;
+      result.push_back(std::move(next->value));
+    }
+    return result;
+  }
+
   stream_loader* loader_;
   std::vector<std::int64_t> taken_; // of each shard, as far as this rank knows
-  std::vector<sample> first_;       // of this pass: what padding repeats
+  bool is_resumed_ = false;         // samples were taken before this pass
+  std::vector<sample> first_;       // of the epoch: what padding repeats
   std::shared_ptr<batches> batches_;
   internal::owned_ptr<ahead> ahead_; // with workers; reads *batches_*
   mutable std::optional<batch> current_;

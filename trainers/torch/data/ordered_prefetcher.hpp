@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
@@ -19,7 +20,8 @@ namespace troupe::internal {
 
 /// Makes items 0 .. count - 1 on several threads and hands them out in order.
 ///
-/// At most *window* items are ready or being made. Destroying it stops and
+/// At most *window* items are ready or being made. If *T* is an optional, the
+/// first one that is empty or fails is the last. Destroying it stops and
 /// joins the threads without making further items. Hold it by `owned_ptr`: in a
 /// process forked from the one that made it there is nothing to join.
 template <class T>
@@ -45,18 +47,24 @@ public:
   }
 
   /// Waits for the next item and returns it; nothing after the last one.
-  /// Rethrows the exception of the function that makes it. Throws in a forked
-  /// process, which has none of the threads.
+  /// Rethrows the exception of the function that makes it, again and again if
+  /// that was the end. Throws in a forked process, which has none of the
+  /// threads.
   std::optional<T> next() {
     if (!owner_.is_here())
       throw std::logic_error{"this process was forked by the one whose threads "
                              "read ahead: it gets no more items"};
-    if (given_ == count_)
-      return std::nullopt;
     std::unique_lock guard{mutex_};
+    if (given_ == count_) {
+      if (failure_)
+        std::rethrow_exception(failure_);
+      return std::nullopt;
+    }
     ready_.wait(guard, [this] { return items_.count(given_) != 0; });
     auto item = std::move(items_.extract(given_).mapped());
     ++given_;
+    if (is_end(item))
+      failure_ = item.failure;
     guard.unlock();
     room_.notify_all();
     if (item.failure)
@@ -70,15 +78,22 @@ private:
     std::exception_ptr failure;
   };
 
+  static bool is_end([[maybe_unused]] const entry& x) {
+    if constexpr (requires { x.value->has_value(); })
+      return x.failure || !x.value->has_value();
+    else
+      return false;
+  }
+
   void work(std::stop_token stop, int worker) {
     auto process = ::getpid();
     for (;;) {
       std::unique_lock guard{mutex_};
       auto room = [this] {
-        return taken_ == count_ || taken_ < given_ + window_;
+        return taken_ >= count_ || taken_ < given_ + window_;
       };
       if (!room_.wait(guard, stop, room) || stop.stop_requested()
-          || taken_ == count_)
+          || taken_ >= count_)
         return;
       auto k = taken_++;
       guard.unlock();
@@ -95,6 +110,8 @@ private:
       // continue it.
       leave_if_forked(process, "a thread that reads ahead", failure);
       guard.lock();
+      if (is_end(item))
+        count_ = std::min(count_, k + 1);
       items_.emplace(k, std::move(item));
       guard.unlock();
       ready_.notify_one();
@@ -111,6 +128,7 @@ private:
   std::int64_t taken_ = 0; // items that a thread has begun
   std::int64_t given_ = 0; // items that next() has returned
   std::map<std::int64_t, entry> items_;
+  std::exception_ptr failure_;        // of the last item, once it was given
   std::vector<std::jthread> threads_; // last: they use all of the above
 };
 

@@ -60,6 +60,38 @@ TEST(ordered_prefetcher_test, throws_in_place_of_the_item_that_failed) {
   EXPECT_EQ(x.next(), 3);
 }
 
+// With a large window it would fill the memory.
+TEST(ordered_prefetcher_test, makes_nothing_after_an_empty_item) {
+  using item = std::optional<std::int64_t>;
+  std::atomic<int> made = 0;
+  ordered_prefetcher<item> x{1000, 1, 1000,
+                             [&](std::stop_token, int, std::int64_t k) {
+                               ++made;
+                               return k < 3 ? item{k} : item{};
+                             }};
+  for (std::int64_t k = 0; k < 3; ++k)
+    EXPECT_EQ(x.next().value().value(), k);
+  EXPECT_FALSE(x.next().value());
+  EXPECT_FALSE(x.next());
+  EXPECT_EQ(made, 4);
+}
+
+TEST(ordered_prefetcher_test, makes_nothing_after_a_failure_of_what_can_end) {
+  using item = std::optional<std::int64_t>;
+  std::atomic<int> made = 0;
+  ordered_prefetcher<item> x{1000, 1, 1000,
+                             [&](std::stop_token, int, std::int64_t k) {
+                               ++made;
+                               if (k == 1)
+                                 throw std::runtime_error{"item 1"};
+                               return item{k};
+                             }};
+  EXPECT_EQ(x.next().value().value(), 0);
+  EXPECT_THROW(x.next(), std::runtime_error);
+  EXPECT_THROW(x.next(), std::runtime_error);
+  EXPECT_EQ(made, 2);
+}
+
 TEST(ordered_prefetcher_test, asks_its_makers_to_stop_when_it_is_destroyed) {
   std::latch begun{2};
   std::atomic<int> stopped = 0;

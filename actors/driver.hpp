@@ -38,8 +38,6 @@ struct driver_args {
   stop_config stop;
   attempt_start first; ///< Begun already, so that a start costs no extra write.
   bool has_logs = false; ///< Ranks are processes, whose output is kept.
-  /// What rank 0 prints on this host is on the console, beside the notes.
-  bool shows_rank_0 = false;
   bool is_trial = false; ///< See `run_surroundings`.
   std::chrono::milliseconds stop_timeout{0};
   std::chrono::milliseconds stop_grace{0};

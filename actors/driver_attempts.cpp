@@ -5,7 +5,6 @@
 #include "troupe/actors/compat/messaging.hpp"
 #include "troupe/actors/driver.hpp"
 #include "troupe/runtime/counted.hpp"
-#include "troupe/runtime/process/processes.hpp"
 #include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
@@ -47,10 +46,6 @@ void driver_state::failed(attempt_failed& x) {
   close_group();
   auto end = end_of(x, error_of(x.ranks).message);
   auto& reason = end.reason.message;
-  auto shown_reason = reason;
-  if (args.shows_rank_0 && !x.ranks.empty())
-    shown_reason =
-      error_of(without_printed_exception(x.ranks, own_host_name())).message;
   if (x.left_for.empty()) {
     fewer_ranks_for = reason;
     note_event("ranks_failed", {{"reason", reason}, {"started", x.started}});
@@ -62,7 +57,7 @@ void driver_state::failed(attempt_failed& x) {
   // If the run ends for this, its result says so.
   if (machine->state() != run_state::shutting_down
       && !is_terminal(machine->state()))
-    args.monitor->note(std::move(shown_reason));
+    args.monitor->note(reason);
   group_gone(x.attempt);
 }
 

@@ -51,13 +51,11 @@ std::unique_ptr<run_parts> run_starter::spawn() {
   if (request_.tickets.empty())
     x.agent_ticket = request_.run.agent_ticket;
   x.publishes_ticket = request_.publishes_ticket;
-  auto shows_rank_0 = !here_ && around_.console; // The launcher takes it.
   x.launcher = make_launcher();
   x.agent = spawn_actor(host_agent, host_agent_args{x.launcher});
   *x.agent_cell = x.agent;
   x.group = spawn_actor(worker_group, args_of_group(), make_roster());
   auto args = args_of_driver();
-  args.shows_rank_0 = shows_rank_0;
   x.driver = spawn_actor(internal::driver, std::move(args), start_of_driver());
   report_loss();
   order_receiver::connect(x.control, [driver = x.driver](run_order order) {

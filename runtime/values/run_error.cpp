@@ -114,21 +114,6 @@ std::string internal::failures_text(const std::map<int, rank_failure>& ranks) {
   return more.empty() ? result : result + "; " + more;
 }
 
-std::map<int, rank_failure>
-internal::without_printed_exception(std::map<int, rank_failure> ranks,
-                                    std::string_view host) {
-  constexpr auto exception = rank_failure::kind_type::exception;
-  auto first = ranks.find(0);
-  if (first == ranks.end() || first->second.kind != exception
-      || first->second.host != host)
-    return ranks;
-  auto printed = first->second.what;
-  for (auto& [rank, cause] : ranks)
-    if (cause.kind == exception && cause.what == printed)
-      cause.what = "see the output of rank 0";
-  return ranks;
-}
-
 run_error internal::make_run_error(std::map<int, rank_failure> ranks,
                                    const fs::path& run_path) {
   run_error result{ec::rank_failed, {}, std::move(ranks)};

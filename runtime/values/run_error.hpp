@@ -5,7 +5,6 @@
 #include <map>
 #include <stdexcept>
 #include <string>
-#include <string_view>
 
 #include "troupe/runtime/each_field.hpp"
 #include "troupe/runtime/error.hpp"
@@ -70,12 +69,6 @@ inline constexpr std::size_t max_listed_causes = 16;
 /// Why *ranks* failed, in one line without logs: "ranks 0, 3: exit(3); rank 1:
 /// lost". Ranks with equal causes are listed together.
 std::string failures_text(const std::map<int, rank_failure>& ranks);
-
-/// *ranks* for a console that shows what rank 0 prints on *host*: an exception
-/// that rank 0 has printed there is not repeated.
-std::map<int, rank_failure>
-without_printed_exception(std::map<int, rank_failure> ranks,
-                          std::string_view host);
 
 /// The error of a run whose *ranks* failed. Ranks with equal causes share a
 /// line, `Ranks 0, 3: …`. A cause that says little or is over `max_cause_size`

@@ -280,21 +280,6 @@ TEST_F(run_test, a_score_that_no_checkpoint_has_is_shown_once) {
   }
 }
 
-TEST_F(run_test, an_exception_of_rank_0_is_shown_once) {
-  train_options options{.scaling = {.num_workers = 2}, .run = config()};
-  options.run.quiet = false;
-  options.run.failure.max_failures = 1;
-  auto said = shown_by([&] {
-    auto outcome = run({.action = "throw", .rank = 0, .step = 1}, options);
-    ASSERT_FALSE(outcome.error) << outcome.error->message;
-  });
-  EXPECT_EQ(times(said, "the loss is a banana"), 1u) << said;
-  EXPECT_EQ(times(said, "Rank 0: exception: "), 1u) << said;
-  EXPECT_EQ(times(bytes_of(run_path() / "journal.jsonl"),
-                  "Rank 0: exception: the loss is a banana"),
-            1u);
-}
-
 /// Saves, fails, and begins again without a look at what it saved.
 void forgetful_loop(train_context& context) {
   if (context.attempt() == 0) {

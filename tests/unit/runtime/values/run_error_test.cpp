@@ -35,20 +35,6 @@ TEST(run_error_test, groups_ranks_that_failed_alike) {
   EXPECT_EQ(x.ranks.at(3).host, "b");
 }
 
-TEST(run_error_test, repeats_no_exception_that_rank_0_has_printed) {
-  std::map<int, rank_failure> ranks{{0, {kind::exception, 0, "peer", 11, "a"}},
-                                    {1, {kind::exception, 0, "own", 12, "a"}},
-                                    {3, {kind::exception, 0, "peer", 14, "b"}}};
-  EXPECT_EQ(make_run_error(without_printed_exception(ranks, "a"), {}).message,
-            "Ranks 0, 3: exception: see the output of rank 0\n"
-            "Rank 1: exception: own");
-  EXPECT_EQ(without_printed_exception(ranks, "b"), ranks) << "on another host";
-  ranks[0] = {kind::exit_code, 3, "last words", 11, "a"};
-  EXPECT_EQ(without_printed_exception(ranks, "a"), ranks);
-  ranks.erase(0);
-  EXPECT_EQ(without_printed_exception(ranks, "a"), ranks);
-}
-
 TEST(run_error_test, shortens_the_failures_of_many_ranks) {
   std::map<int, rank_failure> alike, different;
   for (int rank = 0; rank < 34; ++rank) {

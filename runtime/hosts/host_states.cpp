@@ -226,12 +226,15 @@ host_decisions host_states::on_attempt_ended(time_point now) {
 }
 
 void host_states::on_progress() noexcept {
-  for (auto& x : hosts_)
+  for (auto& x : hosts_) {
+    // Its ranks have reported, even if it is silent by now.
+    if (state_behind(x) == host_state::serving)
+      x.has_trained = true;
     if (x.state == host_state::serving) {
       x.failures_in_a_row = x.give_ups = x.failed_starts = 0;
-      x.has_trained = true;
       x.launches = std::min(x.launches, 1);
     }
+  }
 }
 
 host_decisions host_states::check(time_point now) {

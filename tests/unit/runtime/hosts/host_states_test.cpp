@@ -204,6 +204,15 @@ TEST_F(host_states_test, HS_6_leaves_no_host_out_where_all_are_new) {
   EXPECT_THAT(loops_failed({2}), IsEmpty());
 }
 
+// It may be silent for a moment while a report of its ranks is stored.
+TEST_F(host_states_test, HS_6_knows_the_reports_of_a_silent_host) {
+  serve(3, {.min_ranks = 2});
+  EXPECT_THAT(pass(seconds{3}, {0, 1}), ElementsAre("suspected 2 after 3000"));
+  states->on_progress();
+  EXPECT_THAT(tick(2, 1), ElementsAre("answers 2"));
+  EXPECT_THAT(loops_failed({2}), IsEmpty());
+}
+
 TEST_F(host_states_test, HS_5_starts_with_a_left_out_host_rather_than_not) {
   serve(3, {.join = seconds{30}, .min_ranks = 2});
   EXPECT_THAT(start_failed({2}), ElementsAre("left out 2 for 1"));

@@ -77,6 +77,12 @@ expected<void> remove_finished(const fs::path& storage,
 // and later syncs of the same file succeed without it.
 expected<void> write_journal_again(const run_folder& folder) {
   auto& files = folder.files();
+  // A start that was killed here has left its copy, under a name that no one
+  // else removes.
+  TROUPE_TRY(auto names, files.names());
+  for (auto& name : names)
+    if (is_unfinished_copy(files.path() / name))
+      TROUPE_TRY_VOID(files.remove_file(name));
   TROUPE_TRY(auto found, files.look_up_link(run_layout::journal));
   if (!found.exists())
     return {};

@@ -1,5 +1,7 @@
 // A run's storage from its begin to its end.
 
+#include <sys/stat.h>
+
 #include <atomic>
 #include <future>
 #include <optional>
@@ -263,9 +265,9 @@ TEST_F(run_store_test, makes_its_journal_durable_by_itself) {
 // The kernel does not write again what a sync has lost.
 TEST_F(run_store_test, writes_a_journal_again_if_a_sync_of_it_has_failed) {
   auto file = run / "journal.jsonl";
-  auto inode = [&file] {
+  auto inode_of = [](const fs::path& path) {
     struct stat found {};
-    EXPECT_EQ(::stat(file.c_str(), &found), 0);
+    EXPECT_EQ(::stat(path.c_str(), &found), 0);
     return found.st_ino;
   };
   {
@@ -277,18 +279,23 @@ TEST_F(run_store_test, writes_a_journal_again_if_a_sync_of_it_has_failed) {
     ASSERT_TRUE(arm_failpoint(""));
   }
   auto lines = bytes_of(file);
-  auto lost = inode();
+  auto lost = inode_of(file);
+  // As a start leaves it that is killed while it copies.
+  write_bytes(run / "half", lines.substr(0, 20));
+  auto half = run / (".troupe-copy-" + std::to_string(inode_of(run / "half")));
+  fs::rename(run / "half", half);
   {
     auto store = open().value();
     EXPECT_TRUE(bytes_of(file).starts_with(lines));
-    EXPECT_NE(inode(), lost);
-    lost = inode();
+    EXPECT_FALSE(fs::exists(half));
+    EXPECT_NE(inode_of(file), lost);
+    lost = inode_of(file);
     EXPECT_EQ(store->next_report(), 1u);
     ASSERT_TRUE(store->begin_attempt());
     ASSERT_TRUE(store->finish(run_status_kind::preempted));
   }
   ASSERT_TRUE(open());
-  EXPECT_EQ(inode(), lost) << "once";
+  EXPECT_EQ(inode_of(file), lost) << "once";
 }
 
 // A6: what report() returned for does not wait for a checkpoint.

@@ -69,6 +69,7 @@ void worker_group_state::begin(const start_attempt& x,
   if (args.plan.world.is_elastic())
     hosts.deal(hosts.shares_on(chosen, args.plan.world));
   attempt.begin(x.attempt, x, args.plan, hosts.world_size());
+  attempt->begun = self->clock().now();
   resizes.attempt_began(attempt->world_size());
   hosts.attempt_started(chosen);
   if (args.plan.network_interface.empty()) // Else each host has said its own.

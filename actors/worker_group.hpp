@@ -132,6 +132,7 @@ struct worker_group_state {
     std::map<int, clock::time_point> exits; ///< Of ranks' processes.
     cause_search causes;
     bool started = false;
+    clock::time_point begun; ///< When its hosts were asked to start ranks.
     std::map<rendezvous_table::waiter_id, pending_get> getters;
     std::map<rendezvous_table::waiter_id, wait_promise> waiters;
     rendezvous_table::waiter_id next_waiter = 0;

@@ -313,13 +313,15 @@ attempt_failed worker_group_state::how_it_failed() {
 }
 
 std::string worker_group_state::leave_hosts_out(bool have_begun) {
-  auto& failures = attempt->tracker.failures();
+  auto& a = *attempt;
+  auto& failures = a.tracker.failures();
   std::set<std::size_t> failed;
   for (auto& [rank, failure] : failures)
     failed.insert(hosts.host_with(rank));
   auto now = self->clock().now();
-  auto decisions = have_begun ? hosts.loops_failed(std::move(failed), now)
-                              : hosts.start_failed(std::move(failed), now);
+  auto decisions = have_begun
+                     ? hosts.loops_failed(std::move(failed), a.begun, now)
+                     : hosts.start_failed(std::move(failed), a.begun, now);
   carry_out(decisions);
   // Until an attempt has come up, the program may be the cause.
   if (decisions.empty() || !has_come_up)

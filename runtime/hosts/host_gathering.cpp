@@ -21,7 +21,7 @@ std::vector<std::size_t> host_states::usable() const {
 }
 
 host_decisions host_states::on_start_failed(std::set<std::size_t> failed,
-                                            time_point now) {
+                                            time_point begun, time_point now) {
   host_decisions out;
   // An agent that has come since had no ranks.
   std::erase_if(failed, [this](std::size_t i) {
@@ -33,9 +33,10 @@ host_decisions host_states::on_start_failed(std::set<std::size_t> failed,
                 [&failed](std::size_t i) { return failed.contains(i); });
   if (failed.contains(0) || !are_enough(others.size(), slots_of(others)))
     return out;
+  auto lasted = std::chrono::duration_cast<duration>(now - begun);
   for (auto i : failed) {
     auto& x = hosts_[i];
-    auto pause = left_out_delay.after(++x.failed_starts);
+    auto pause = std::max(left_out_delay.after(++x.failed_starts), 10 * lasted);
     x.left_out_until = now + pause;
     out.push_back(host_left_out{i, pause});
   }
@@ -43,7 +44,7 @@ host_decisions host_states::on_start_failed(std::set<std::size_t> failed,
 }
 
 host_decisions host_states::on_loops_failed(std::set<std::size_t> failed,
-                                            time_point now) {
+                                            time_point begun, time_point now) {
   auto serves = [](run_host& x) {
     return state_behind(x) == host_state::serving;
   };
@@ -53,7 +54,7 @@ host_decisions host_states::on_loops_failed(std::set<std::size_t> failed,
   auto is_proof = [&](run_host& x) { return x.has_trained && serves(x); };
   if (std::ranges::none_of(hosts_, is_proof))
     return {};
-  return on_start_failed(std::move(failed), now);
+  return on_start_failed(std::move(failed), begun, now);
 }
 
 bool host_states::take_back_left_out() {

@@ -124,14 +124,16 @@ public:
 
   /// Ranks on *failed* hosts could not start; see
   /// `host_states::on_start_failed`.
-  host_decisions start_failed(std::set<std::size_t> failed, time_point now) {
-    return states_.on_start_failed(std::move(failed), now);
+  host_decisions start_failed(std::set<std::size_t> failed, time_point begun,
+                              time_point now) {
+    return states_.on_start_failed(std::move(failed), begun, now);
   }
 
   /// The loops of ranks on *failed* hosts have failed; see
   /// `host_states::on_loops_failed`.
-  host_decisions loops_failed(std::set<std::size_t> failed, time_point now) {
-    return states_.on_loops_failed(std::move(failed), now);
+  host_decisions loops_failed(std::set<std::size_t> failed, time_point begun,
+                              time_point now) {
+    return states_.on_loops_failed(std::move(failed), begun, now);
   }
 
   /// An attempt is to start: `start_with_hosts` once all are here, or, if

@@ -221,7 +221,8 @@ public:
   static constexpr retry_delay late_launch_delay{duration{600'000},
                                                  duration{3'600'000}};
 
-  /// Before a host that was left out gets ranks again.
+  /// Before a host that was left out gets ranks again, unless ten times the
+  /// failed attempt is longer: trials cost little of the run.
   static constexpr retry_delay left_out_delay{duration{60'000},
                                               duration{3'600'000}};
 
@@ -292,17 +293,19 @@ public:
   /// Hosts that were about to go leave.
   host_decisions on_attempt_ended(time_point now);
 
-  /// The attempt under way did not come up, since its ranks on *failed* hosts
-  /// could not start. Those that have the same agent are left out for a while,
-  /// or until they have another one. Nothing follows if the other hosts are too
-  /// few, or if the driver's own has failed: what fails there may fail
-  /// everywhere.
-  host_decisions on_start_failed(std::set<std::size_t> failed, time_point now);
+  /// The attempt under way, which has *begun* then, did not come up, since its
+  /// ranks on *failed* hosts could not start. Those that have the same agent
+  /// are left out for a while, or until they have another one. Nothing follows
+  /// if the other hosts are too few, or if the driver's own has failed: what
+  /// fails there may fail everywhere.
+  host_decisions on_start_failed(std::set<std::size_t> failed, time_point begun,
+                                 time_point now);
 
   /// The loops of its ranks on *failed* hosts have failed, and no others. The
   /// same follows if these hosts are new, and the program is known to run on
   /// another one.
-  host_decisions on_loops_failed(std::set<std::size_t> failed, time_point now);
+  host_decisions on_loops_failed(std::set<std::size_t> failed, time_point begun,
+                                 time_point now);
 
   /// A report was stored: the next failure of a serving host is a new one, and
   /// it may be launched again as often as at first. Its loops work.

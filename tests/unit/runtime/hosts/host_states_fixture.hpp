@@ -104,12 +104,14 @@ protected:
                                               may_help, now));
   }
 
+  /// Of an attempt that has just begun.
   lines start_failed(const std::set<std::size_t>& hosts) {
-    return to_lines(states->on_start_failed(hosts, now));
+    return to_lines(states->on_start_failed(hosts, now, now));
   }
 
-  lines loops_failed(const std::set<std::size_t>& hosts) {
-    return to_lines(states->on_loops_failed(hosts, now));
+  lines loops_failed(const std::set<std::size_t>& hosts,
+                     host_limits::duration lasted = {}) {
+    return to_lines(states->on_loops_failed(hosts, now - lasted, now));
   }
 
   void launched(std::size_t host, std::uint64_t launch) {

@@ -50,7 +50,7 @@ public:
             follow(states_.on_draining(host, incarnation, seconds{9}, now_));
           break;
         case 6:
-          follow(states_.on_start_failed({host}, now_));
+          follow(states_.on_start_failed({host}, now_, now_));
           follow(states_.on_attempt_ended(now_));
           states_.on_attempt_started(states_.usable());
           if (below(4) == 0)

@@ -204,6 +204,16 @@ TEST_F(host_states_test, HS_6_leaves_no_host_out_where_all_are_new) {
   EXPECT_THAT(loops_failed({2}), IsEmpty());
 }
 
+TEST_F(host_states_test, a_long_failed_attempt_keeps_its_host_out_for_longer) {
+  serve(3, {.min_ranks = 2});
+  states->on_progress();
+  states->on_gone(2, 1, "lost", now);
+  hello(2, 2);
+  states->on_attempt_started({0, 1, 2});
+  EXPECT_THAT(loops_failed({2}, std::chrono::minutes{30}),
+              ElementsAre("left out 2 for 300"));
+}
+
 // It may be silent for a moment while a report of its ranks is stored.
 TEST_F(host_states_test, HS_6_knows_the_reports_of_a_silent_host) {
   serve(3, {.min_ranks = 2});

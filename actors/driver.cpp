@@ -104,7 +104,7 @@ void driver_state::preempt_group(const run_action& action) {
   args.monitor->note(
     concat(why, "; ranks have ", duration_text(grace),
            " to leave their loops after one of their reports"));
-  note_event("preempted",
+  note_event(event_kind::preempted,
              {{"reason", why},
               {"grace_s", std::chrono::duration<double>(grace).count()}});
   self->run_delayed(grace, [this, attempt = action.attempt] {

@@ -48,7 +48,8 @@ void driver_state::failed(attempt_failed& x) {
   auto& reason = end.reason.message;
   if (x.left_for.empty()) {
     fewer_ranks_for = reason;
-    note_event("ranks_failed", {{"reason", reason}, {"started", x.started}});
+    note_event(event_kind::ranks_failed,
+               {{"reason", reason}, {"started", x.started}});
   }
   if (!x.ranks.empty())
     call_back(after_exception{args.context.id, x.attempt, std::move(x.ranks)});
@@ -64,7 +65,7 @@ void driver_state::failed(attempt_failed& x) {
 void driver_state::apply_end(const run_event& x) {
   if (auto left = std::get_if<run_events::ranks_left>(&x)) {
     fewer_ranks_for = left->why;
-    note_event("attempt_left", {{"reason", left->why}});
+    note_event(event_kind::attempt_left, {{"reason", left->why}});
     args.monitor->note(
       concat("attempt ", left->attempt, " is continued: ", left->why));
   }

@@ -101,7 +101,7 @@ std::optional<stop_notice> driver_state::judge(const report_batch& batch) {
 void driver_state::store_stop(const std::string& reason) {
   args.store->note_stop(reason);
   args.monitor->note("the run ends: " + reason);
-  note_event("stop_decided", {{"reason", reason}});
+  note_event(event_kind::stop_decided, {{"reason", reason}});
 }
 
 void driver_state::store_failed(pending_batch batch, const error& reason) {

@@ -205,7 +205,7 @@ void worker_group_state::show(const host_left_out& x) {
 void worker_group_state::lose(const host_lost& x) {
   auto& name = hosts.name(x.host);
   auto why = concat("host ", name, " is lost: ", x.cause);
-  journal("host_lost", {{"host", name}, {"cause", x.cause}});
+  journal(event_kind::host_lost, {{"host", name}, {"cause", x.cause}});
   // Of the latest attempt, which may be over: of its ranks' programs, too, some
   // may live on.
   auto had_ranks = has_begun && hosts.at(x.host).ranks > 0;

@@ -8,6 +8,7 @@
 #include "bench/hosts/namespace_hosts.hpp"
 #include "bench/hosts/takes.hpp"
 #include "bench/shared_numbers.hpp"
+#include "troupe/runtime/values/journal_entry.hpp"
 
 namespace troupe::internal::bench {
 
@@ -66,7 +67,7 @@ loss lose_host(workplace& place) {
   auto lost = now();
   network.call("crash h3");
   network.await(driver);
-  auto failed = time_of_event(cfg.folder, "ranks_failed");
+  auto failed = time_of_event(cfg.folder, event_kind::ranks_failed);
   return {failed - lost, times[met_again] - failed};
 }
 

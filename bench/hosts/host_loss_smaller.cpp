@@ -11,6 +11,7 @@
 #include "bench/hosts/torch_takes.hpp"
 #include "bench/numbers.hpp"
 #include "bench/shared_numbers.hpp"
+#include "troupe/runtime/values/journal_entry.hpp"
 #include "troupe/trainers/torch/collectives.hpp"
 #include "troupe/trainers/torch/torch_trainer.hpp"
 
@@ -73,13 +74,13 @@ loss lose_host(workplace& place) {
   auto lost = now();
   network.call("crash h3");
   network.await(driver);
-  auto detected = time_of_event(cfg.folder, "host_lost");
+  auto detected = time_of_event(cfg.folder, event_kind::host_lost);
   auto last = [&](std::size_t from) {
     return std::ranges::max(times.part(from, left)) - detected;
   };
   return {detected - lost,
-          time_of_event(cfg.folder, "attempt_begun") - detected, last(1),
-          last(1 + left)};
+          time_of_event(cfg.folder, event_kind::attempt_begun) - detected,
+          last(1), last(1 + left)};
 }
 
 /// The median of several losses, measured once for all rows.

@@ -34,7 +34,7 @@ std::string own_program() {
   return fs::canonical("/proc/self/exe").string();
 }
 
-double time_of_event(const std::string& folder, const std::string& kind) {
+double time_of_event(const std::string& folder, std::string_view kind) {
   const std::string time = "\"time_us\":";
   std::optional<double> result;
   std::ifstream in{folder + "/run/journal.jsonl"};
@@ -43,7 +43,8 @@ double time_of_event(const std::string& folder, const std::string& kind) {
         line.find(concat('"', kind, '"')) != line.npos && at != line.npos)
       result = monotonic(std::stod(line.substr(at + time.size())) / 1e6);
   if (!result)
-    throw std::runtime_error{"the journal has no event of the kind " + kind};
+    throw std::runtime_error{
+      concat("the journal has no event of the kind ", kind)};
   return *result;
 }
 

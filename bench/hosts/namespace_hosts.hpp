@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -15,7 +16,7 @@ std::string own_program();
 
 /// When the journal of the run in *folder* got its last event of *kind*, as
 /// `now`. Throws if it has none.
-double time_of_event(const std::string& folder, const std::string& kind);
+double time_of_event(const std::string& folder, std::string_view kind);
 
 /// Hosts h1, h2, ... that are namespaces of this machine, made by hosts.sh.
 /// Their files and their monotonic clock are those of the machine.

@@ -126,8 +126,8 @@ void journal_digest::add_event(const journal_event& x) {
                    .first_report = static_cast<std::uint64_t>(first),
                    .resume = text_of(x.fields, "resume")});
   }
-  if ((x.kind == "ranks_failed" || x.kind == "driver_lost"
-       || x.kind == "attempt_left")
+  if ((x.kind == event_kind::ranks_failed || x.kind == event_kind::driver_lost
+       || x.kind == event_kind::attempt_left)
       && !attempts.empty())
     attempts.back().failure = text_of(x.fields, "reason");
   if (x.kind == event_kind::run_ended)

@@ -145,17 +145,18 @@ expected<last_attempt> read_last_attempt(const fs::path& path) {
     auto event = std::get_if<journal_event>(&**entry);
     if (!event)
       continue;
-    if (event->kind == "attempt_begun") {
+    if (event->kind == event_kind::attempt_begun) {
       result = {.stop_reason = std::move(result.stop_reason)};
       preempted = false;
-    } else if (event->kind == "stop_decided") {
+    } else if (event->kind == event_kind::stop_decided) {
       if (auto reason = event->fields.find("reason"))
         result.stop_reason = to_string(*reason);
-    } else if (event->kind == "preempted") {
+    } else if (event->kind == event_kind::preempted) {
       preempted = true;
-    } else if (event->kind == "ranks_failed" && !preempted) {
+    } else if (event->kind == event_kind::ranks_failed && !preempted) {
       result.failure = std::move(*event);
-    } else if (event->kind == "run_ended" || event->kind == "driver_lost") {
+    } else if (event->kind == event_kind::run_ended
+               || event->kind == event_kind::driver_lost) {
       result.end = std::move(*event);
     }
   }
@@ -185,9 +186,9 @@ expected<double> read_driven_seconds(const fs::path& path) {
     // All three may come from the next driver, the last one behind the batch
     // that it is about. Between an end and the next attempt there may be events
     // of either driver.
-    if (kind == event_kind::run_ended || kind == "driver_lost") {
+    if (kind == event_kind::run_ended || kind == event_kind::driver_lost) {
       end_driver();
-    } else if (kind == "journal_completed") {
+    } else if (kind == event_kind::journal_completed) {
       driver = before_batch;
     } else {
       if (head->index)

@@ -1,5 +1,6 @@
 #include "troupe/runtime/store/run_recovery.hpp"
 
+#include <string>
 #include <utility>
 
 #include "troupe/runtime/checkpoint/manifest.hpp"
@@ -69,7 +70,7 @@ complete_journal(journal& log, const checkpoint_store& checkpoints) {
   for (auto& x : checkpoints.registry().all()) {
     if (x.index < log.next_report())
       continue;
-    store_event event{"journal_completed",
+    store_event event{std::string{event_kind::journal_completed},
                       {{"index", x.index}, {"checkpoint", x.data.name()}},
                       true,
                       {}};
@@ -94,10 +95,11 @@ complete_end(journal& log, const last_attempt& last, const saved_run& state) {
   auto attempt = state.next_attempt - 1;
   if (state.status != run_status_kind::running) // Its user has seen it.
     return log
-      .append_event("run_ended", attempt, end_fields(state.status, state.error))
+      .append_event(event_kind::run_ended, attempt,
+                    end_fields(state.status, state.error))
       .map([] { return std::vector<store_event>{}; });
   store_event lost{
-    "driver_lost",
+    std::string{event_kind::driver_lost},
     {{"reason", concat("the driver of attempt ", attempt,
                        " ended unexpectedly: it was killed, or lost access to "
                        "the run's folder")}},

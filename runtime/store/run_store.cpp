@@ -205,7 +205,8 @@ expected<attempt_start> run_store::begin_attempt() {
     fields["resume"] = result.resume->data.name();
   show_start(result);
   return append_ours([&] {
-           return journal_->append_event("attempt_begun", attempt, fields);
+           return journal_->append_event(event_kind::attempt_begun, attempt,
+                                         fields);
          })
     .map([&] {
       appended_();
@@ -316,7 +317,7 @@ expected<kept_result> run_store::store_end(run_status_kind status,
                                            std::optional<run_error> error) {
   auto append_end = [&] {
     return append_ours([&] {
-      return journal_->append_event("run_ended", attempt_,
+      return journal_->append_event(event_kind::run_ended, attempt_,
                                     end_fields(status, error));
     });
   };

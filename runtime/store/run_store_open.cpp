@@ -226,7 +226,7 @@ expected<void> run_store::begin(last_attempt latest,
   failures_ = failures_of(state, latest);
   stop_reason_ = std::move(latest.stop_reason);
   was_interrupted_ =
-    latest.failure || (latest.end && latest.end->kind == "run_ended");
+    latest.failure || (latest.end && latest.end->kind == event_kind::run_ended);
   TROUPE_TRY_VOID(note_events(journal_->events()));
   TROUPE_TRY_VOID(note_events(std::move(events)));
   TROUPE_TRY_VOID(note_events(checkpoints_.take_events()));

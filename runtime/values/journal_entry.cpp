@@ -16,9 +16,9 @@ struct event_row {
 /// All kinds that the run itself writes. Of several sentences for one kind, the
 /// first counts whose fields are all there.
 constexpr event_row rows[] = {
-  {"attempt_begun", "resumes at report {first_report} from {resume}"},
-  {"attempt_begun", "begins at report {first_report}"},
-  {"attempt_left", "the next attempt continues: {reason}"},
+  {event_kind::attempt_begun, "resumes at report {first_report} from {resume}"},
+  {event_kind::attempt_begun, "begins at report {first_report}"},
+  {event_kind::attempt_left, "the next attempt continues: {reason}"},
   {"callback_failed", "{reason}"},
   {"checkpoint_adopted", "checkpoint {name} is the run's, although its state "
                          "did not name it: {reason}"},
@@ -36,11 +36,11 @@ constexpr event_row rows[] = {
   {"checkpoint_unscored", "checkpoint {name} has no score: {reason}"},
   {"description_lost", "the run has a new id, for which trackers may begin a "
                        "second run: {reason}"},
-  {"driver_lost", "{reason}"},
+  {event_kind::driver_lost, "{reason}"},
   {"event_refused", ""},
   {"host_joined", "host {host} has joined"},
-  {"host_lost", "host {host} is lost: {cause}"},
-  {"journal_completed",
+  {event_kind::host_lost, "host {host} is lost: {cause}"},
+  {event_kind::journal_completed,
    "report {index} was not in the journal and is taken from {checkpoint}"},
   {"journal_damaged", "the journal has damaged lines: {lines}, the first is "
                       "line {first_line}; what they recorded is lost"},
@@ -49,7 +49,7 @@ constexpr event_row rows[] = {
                    "that is left"},
   {"journal_tail_cut", "the journal ended in a line that is not whole: its "
                        "{bytes} bytes were cut off"},
-  {"preempted", ""},
+  {event_kind::preempted, ""},
   {"programs_killed",
    "killed what ranks of an earlier attempt had left: {processes}"},
   {"programs_left", "what ranks left may still run: {reason}"},
@@ -58,16 +58,16 @@ constexpr event_row rows[] = {
    "They have {variable} in their environments"},
   {"ranks_abandoned", "does not wait for ranks of {hosts}: nothing that they "
                       "still do counts"},
-  {"ranks_failed", "{reason}"},
+  {event_kind::ranks_failed, "{reason}"},
   {"run_changed", "this driver differs from that of attempt {before}: {what}"},
-  {"run_ended", "{status}: {error}"},
-  {"run_ended", "{status}"},
+  {event_kind::run_ended, "{status}: {error}"},
+  {event_kind::run_ended, "{status}"},
   {"staging_not_removed", "what an unfinished report left in checkpoints/ "
                           "cannot be removed, {name}: {reason}"},
   {"state", ""},
   {"state_rebuilt", "the run's state was rebuilt from its journal and its "
                     "checkpoints: {reason}"},
-  {"stop_decided", ""},
+  {event_kind::stop_decided, ""},
   {warning_kind, "{text}", false},
   {"world_resized", "{to} ranks instead of {from}: {why}"},
 };

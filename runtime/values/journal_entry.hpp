@@ -71,12 +71,19 @@ TROUPE_INSPECT(loop_event, kind, fields)
 
 namespace internal {
 
-/// Kinds of events that the run itself writes into its journal; those that
-/// loops log for trackers are in loop_record.hpp.
+/// Kinds of events that the run itself writes into its journal and that code
+/// reads; those that loops log for trackers are in loop_record.hpp.
 namespace event_kind {
 
 inline constexpr std::string_view attempt_begun = "attempt_begun";
+inline constexpr std::string_view attempt_left = "attempt_left";
+inline constexpr std::string_view driver_lost = "driver_lost";
+inline constexpr std::string_view host_lost = "host_lost";
+inline constexpr std::string_view journal_completed = "journal_completed";
+inline constexpr std::string_view preempted = "preempted";
+inline constexpr std::string_view ranks_failed = "ranks_failed";
 inline constexpr std::string_view run_ended = "run_ended";
+inline constexpr std::string_view stop_decided = "stop_decided";
 
 /// Whether the run itself writes events of this *kind*. Readers of its journal
 /// rely on them: a train loop cannot log one.

@@ -84,6 +84,13 @@ expected<bool> append_file::is_in_place() const {
   return is_at(file_, path_);
 }
 
+expected<void> sync_latch::check(const fs::path& path) const {
+  if (!failed_)
+    return {};
+  return failure(ec::storage,
+                 path.string() + " is not durable: an earlier sync failed");
+}
+
 expected<void> may_write(const std::stop_token& over, const fs::path& path) {
   if (over.stop_requested())
     return failure(ec::stopped, "the run is over: nothing more is written to "

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <stop_token>
@@ -66,6 +67,30 @@ private:
   fs::path path_;
   std::uint64_t size_ = 0;
   std::uint64_t surplus_ = 0; // bytes behind `size_` to be cut off
+};
+
+/// Makes a failed sync of a file final: a later one may succeed without what
+/// the failed one has lost. All calls may come from any thread.
+class sync_latch {
+public:
+  bool failed() const noexcept { return failed_; }
+
+  /// Fails once a sync of the file *path* has failed.
+  expected<void> check(const fs::path& path) const;
+
+  /// Returns what *sync* does, which makes the file *path* durable. Does not
+  /// call it, and fails, once one has failed.
+  template <class Sync>
+  expected<void> pass(const fs::path& path, Sync sync) {
+    TROUPE_TRY_VOID(check(path));
+    expected<void> done = sync();
+    if (!done)
+      failed_ = true;
+    return done;
+  }
+
+private:
+  std::atomic<bool> failed_ = false;
 };
 
 /// `ec::stopped` once a stop is requested through *over*: *path* may then

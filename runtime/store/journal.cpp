@@ -114,22 +114,15 @@ expected<void> journal::append_event(std::string_view kind,
 
 expected<void> journal::sync() {
   auto& path = file_.path();
-  if (sync_failed_)
-    return failure(ec::storage,
-                   path.string() + " is not durable: an earlier sync failed");
-  // What cannot be determined is reported by the sync.
-  if (auto in_place = file_.is_in_place(); in_place && !*in_place) {
-    sync_failed_ = true;
-    return tl::unexpected{gone_error("the journal", path)};
-  }
-  has_unsynced_ = false;
-  auto code = failpoint("journal.sync");
-  auto done = code == 0
-                ? file_.sync()
-                : tl::unexpected{storage_error("make durable", path, code)};
-  if (!done)
-    sync_failed_ = true;
-  return done;
+  return syncs_.pass(path, [&]() -> expected<void> {
+    // What cannot be determined is reported by the sync.
+    if (auto in_place = file_.is_in_place(); in_place && !*in_place)
+      return tl::unexpected{gone_error("the journal", path)};
+    has_unsynced_ = false;
+    if (auto code = failpoint("journal.sync"))
+      return tl::unexpected{storage_error("make durable", path, code)};
+    return file_.sync();
+  });
 }
 
 expected<void> journal::write_line() {

@@ -52,7 +52,7 @@ public:
   expected<void> sync();
 
   /// Whether `sync` has failed: lines may be in memory alone.
-  bool sync_failed() const noexcept { return sync_failed_; }
+  bool sync_failed() const noexcept { return syncs_.failed(); }
 
   /// Whether a line was appended since the last `sync` began.
   bool has_unsynced() const noexcept { return has_unsynced_; }
@@ -85,7 +85,7 @@ private:
   std::atomic<std::uint64_t> next_report_ = 0;
   std::atomic<std::uint64_t> next_attempt_ = 0;
   std::atomic<bool> has_unsynced_ = false;
-  std::atomic<bool> sync_failed_ = false;
+  sync_latch syncs_;
   std::vector<store_event> events_;
 };
 

@@ -376,26 +376,16 @@ expected<void> sweep_store::open_journal() {
 }
 
 expected<void> sweep_store::append(const std::string& line, bool is_durable) {
-  auto check = [this]() -> expected<void> {
-    if (!sync_failed_)
-      return {};
-    return failure(ec::storage, journal_.path().string()
-                                  + " is not durable: an earlier sync failed");
-  };
   {
     std::lock_guard guard{mutex_};
-    TROUPE_TRY_VOID(check());
+    TROUPE_TRY_VOID(syncs_.check(journal_.path()));
     TROUPE_TRY_VOID(journal_.append(line));
   }
   if (!is_durable)
     return {};
   // One at a time: a sync beside one that fails can succeed without the line.
   std::lock_guard guard{sync_mutex_};
-  TROUPE_TRY_VOID(check());
-  auto done = journal_.sync();
-  if (!done)
-    sync_failed_ = true;
-  return done;
+  return syncs_.pass(journal_.path(), [this] { return journal_.sync(); });
 }
 
 expected<void> sweep_store::start(sweep_start x) {

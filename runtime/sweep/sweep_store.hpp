@@ -1,7 +1,6 @@
 #pragma once
 
 #include <algorithm>
-#include <atomic>
 #include <cstddef>
 #include <memory>
 #include <mutex>
@@ -165,7 +164,7 @@ private:
   std::mutex mutex_; // guards the journal
   append_file journal_;
   std::mutex sync_mutex_; // held while it syncs; appends do not wait for that
-  std::atomic<bool> sync_failed_ = false;
+  sync_latch syncs_;
 };
 
 } // namespace troupe::internal

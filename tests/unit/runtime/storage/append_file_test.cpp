@@ -159,6 +159,19 @@ TEST_F(append_file_test, knows_whether_it_is_the_file_at_its_path) {
   EXPECT_EQ(content(), "another");
 }
 
+TEST(sync_latch_test, refuses_each_sync_after_one_that_failed) {
+  sync_latch latch;
+  auto works = [] { return expected<void>{}; };
+  auto fails = []() -> expected<void> { return failure(ec::storage, "lost"); };
+  EXPECT_TRUE(latch.pass("f", works));
+  EXPECT_TRUE(latch.check("f"));
+  EXPECT_EQ(latch.pass("f", fails).error().message, "lost");
+  EXPECT_FALSE(latch.check("f"));
+  auto later = latch.pass("f", works);
+  ASSERT_FALSE(later);
+  EXPECT_EQ(later.error().message, "f is not durable: an earlier sync failed");
+}
+
 TEST_F(record_file_test, survives_a_disk_that_is_really_full) {
   test::small_disk disk{folder_ / "disk", "64k"};
   if (!disk)

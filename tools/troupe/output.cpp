@@ -185,6 +185,11 @@ std::string pairs_text(const std::vector<std::pair<std::string, cell>>& pairs) {
   return out;
 }
 
+void fact_list::add(std::string name, std::string text, color paint) {
+  if (!text.empty())
+    pairs.emplace_back(std::move(name), cell{std::move(text), paint});
+}
+
 std::string time_text(std::chrono::system_clock::time_point x) {
   return local_text(x, "%Y-%m-%d %H:%M:%S");
 }

@@ -86,6 +86,14 @@ std::string title_text(std::string_view title);
 /// Names and values, one a line below each other.
 std::string pairs_text(const std::vector<std::pair<std::string, cell>>& pairs);
 
+/// What is known of something, for `pairs_text`.
+struct fact_list {
+  std::vector<std::pair<std::string, cell>> pairs;
+
+  /// Does nothing if *text* is empty.
+  void add(std::string name, std::string text, color paint = color::none);
+};
+
 /// "2026-11-23 20:15:01" in the host's time zone.
 std::string time_text(std::chrono::system_clock::time_point x);
 

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <ctime>
-#include <string_view>
 #include <utility>
 
 #include "tools/troupe/storage.hpp"
@@ -122,10 +121,20 @@ driver_presence presence_of(const process_identity& x) {
   return is_alive(x) ? driver_presence::live : driver_presence::gone;
 }
 
+const char* name_of(driver_presence x) noexcept {
+  switch (x) {
+    case driver_presence::live:
+      return "running";
+    case driver_presence::elsewhere:
+      return "elsewhere";
+    case driver_presence::gone:
+      break;
+  }
+  return "lost";
+}
+
 std::string found_run::state_name() const {
-  auto of_driver = presence == driver_presence::live        ? "running"
-                   : presence == driver_presence::elsewhere ? "elsewhere"
-                                                            : "lost";
+  auto of_driver = name_of(presence);
   if (state)
     return state->status == run_status_kind::running
              ? of_driver
@@ -205,12 +214,17 @@ unique_fd open_driver(const found_run& run) {
 expected<process_identity> ask_to_end(const fs::path& path, end_kind how) {
   auto run = read_run(path);
   if (has_ended(run))
-    return failure(ec::conflict, "the run " + path.string()
-                                   + " has no driver to ask: it is "
-                                   + run.state_name());
+    return refuse_without_driver("run", path, run.state_name());
   TROUPE_TRY(auto folder, held_folder::follow(path));
   TROUPE_TRY_VOID(send_end_request(folder, {*run.driver, how}));
   return *run.driver;
+}
+
+tl::unexpected<error> refuse_without_driver(std::string_view what,
+                                            const fs::path& path,
+                                            std::string_view state) {
+  return failure(ec::conflict, concat("the ", what, ' ', path.string(),
+                                      " has no driver to ask: it is ", state));
 }
 
 color color_of(const std::string& state) {

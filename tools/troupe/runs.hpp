@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tools/troupe/output.hpp"
@@ -32,6 +33,10 @@ enum class driver_presence {
   live,      ///< Its process is on this host.
   elsewhere, ///< On another host, or before a reboot: it cannot be seen.
 };
+
+/// The state of a run or sweep that has not ended: `running`, `elsewhere`,
+/// `lost`.
+const char* name_of(driver_presence x) noexcept;
 
 /// What a run's folder says about it.
 struct found_run {
@@ -83,6 +88,12 @@ internal::unique_fd open_driver(const found_run& run);
 /// `ec::conflict`: there is none.
 expected<process_identity> ask_to_end(const fs::path& path,
                                       internal::end_kind how);
+
+/// The error of such requests: the *what*, "run" or "sweep", in *path* has no
+/// driver, since it is in *state*.
+tl::unexpected<error> refuse_without_driver(std::string_view what,
+                                            const fs::path& path,
+                                            std::string_view state);
 
 /// The color of a state's name.
 color color_of(const std::string& state);

@@ -115,50 +115,46 @@ std::string state_of(const found_run& run) {
   return result;
 }
 
-std::vector<std::pair<std::string, cell>> facts_of(const found_run& run) {
-  std::vector<std::pair<std::string, cell>> facts;
-  auto add = [&](const char* name, std::string text,
-                 color paint = color::none) {
-    if (!text.empty())
-      facts.emplace_back(name, cell{std::move(text), paint});
-  };
-  add("state", state_of(run), color_of(run.state_name()));
+fact_list facts_of(const found_run& run) {
+  fact_list facts;
+  facts.add("state", state_of(run), color_of(run.state_name()));
   if (run.state && run.state->error)
-    add("error", run.state->error->message, color::red);
+    facts.add("error", run.state->error->message, color::red);
   if (run.state && !run.state->stop_reason.empty())
-    add("ended early", run.state->stop_reason);
-  add("folder", run.path.string());
+    facts.add("ended early", run.state->stop_reason);
+  facts.add("folder", run.path.string());
   if (run.description)
-    add("id", run.description->id);
+    facts.add("id", run.description->id);
   if (run.begun)
-    add("started", time_text(*run.begun));
+    facts.add("started", time_text(*run.begun));
   if (run.last_entry)
-    add("last entry", time_text(*run.last_entry));
+    facts.add("last entry", time_text(*run.last_entry));
   if (auto seconds = run.seconds())
-    add("duration", elapsed_text(*seconds));
-  add("reports",
-      counted(run.reports, "report")
-        + (run.world_size > 0 ? " of " + counted(run.world_size, "rank") : ""));
+    facts.add("duration", elapsed_text(*seconds));
+  facts.add(
+    "reports",
+    counted(run.reports, "report")
+      + (run.world_size > 0 ? " of " + counted(run.world_size, "rank") : ""));
   if (run.state) {
-    add("attempts", std::to_string(run.attempts()));
-    add("failures", concat(run.state->failures.ranks, " of ranks, ",
-                           run.state->failures.starts, " of starts"));
+    facts.add("attempts", std::to_string(run.attempts()));
+    facts.add("failures", concat(run.state->failures.ranks, " of ranks, ",
+                                 run.state->failures.starts, " of starts"));
     if (auto damaged = run.state->rotten.size(); damaged > 0)
-      add("damaged", counted(damaged, "checkpoint"), color::red);
+      facts.add("damaged", counted(damaged, "checkpoint"), color::red);
   }
   if (run.description) {
     auto& x = *run.description;
-    add("host", x.host);
-    add("user", x.user);
-    add("program", x.program);
-    add("troupe", x.troupe);
-    add("compiler", x.compiler);
+    facts.add("host", x.host);
+    facts.add("user", x.user);
+    facts.add("program", x.program);
+    facts.add("troupe", x.troupe);
+    facts.add("compiler", x.compiler);
   }
   return facts;
 }
 
 std::string text_of(const shown_run& x) {
-  auto out = title_text(x.run.name) + tool::pairs_text(facts_of(x.run));
+  auto out = title_text(x.run.name) + tool::pairs_text(facts_of(x.run).pairs);
   if (!x.config.empty()) {
     out += '\n' + title_text("Config");
     out += pairs_text(x.config);

@@ -81,35 +81,31 @@ json_object trial_json(const trial& x, const found_sweep& of) {
 }
 
 std::string facts_text(const found_sweep& x) {
-  std::vector<std::pair<std::string, cell>> facts;
-  auto add = [&](const char* name, std::string text,
-                 color paint = color::none) {
-    if (!text.empty())
-      facts.emplace_back(name, cell{std::move(text), paint});
-  };
+  fact_list facts;
   auto state = x.state_name();
   auto start = start_of(x);
-  add("state",
-      start && x.presence != driver_presence::gone && state != "finished"
-        ? state + " (" + to_string(start->driver) + ')'
-        : state,
-      color_of(state));
+  facts.add("state",
+            start && x.presence != driver_presence::gone && state != "finished"
+              ? state + " (" + to_string(start->driver) + ')'
+              : state,
+            color_of(state));
   if (auto end = end_of(x))
-    add("reason", end->reason, color::red);
-  add("folder", x.path.string());
-  add("id", x.content->description.id);
+    facts.add("reason", end->reason, color::red);
+  facts.add("folder", x.path.string());
+  facts.add("id", x.content->description.id);
   if (auto begun = x.begun())
-    add("started", time_text(*begun));
+    facts.add("started", time_text(*begun));
   if (auto seconds = x.seconds())
-    add("duration", elapsed_text(*seconds));
-  add("searcher", x.content->description.searcher);
+    facts.add("duration", elapsed_text(*seconds));
+  facts.add("searcher", x.content->description.searcher);
   if (start)
-    add("metric", start->metric
-                    + (start->order == score_order::max ? ", higher is better"
-                                                        : ", lower is better"));
-  add("trials", trials_text(x));
-  add("best", best_text(x), color::green);
-  return pairs_text(facts);
+    facts.add("metric",
+              start->metric
+                + (start->order == score_order::max ? ", higher is better"
+                                                    : ", lower is better"));
+  facts.add("trials", trials_text(x));
+  facts.add("best", best_text(x), color::green);
+  return pairs_text(facts.pairs);
 }
 
 } // namespace
@@ -119,9 +115,7 @@ std::string found_sweep::state_name() const {
     return "unreadable";
   if (auto end = end_of(*this))
     return std::string{to_string(end->status)};
-  return presence == driver_presence::live        ? "running"
-         : presence == driver_presence::elsewhere ? "elsewhere"
-                                                  : "lost";
+  return name_of(presence);
 }
 
 const std::vector<trial>& found_sweep::trials() const {
@@ -248,9 +242,7 @@ expected<process_identity> ask_sweep_to_end(const fs::path& path,
   auto sweep = read_sweep_at(path);
   auto start = start_of(sweep);
   if (!start || has_ended(sweep))
-    return failure(ec::conflict, "the sweep " + path.string()
-                                   + " has no driver to ask: it is "
-                                   + sweep.state_name());
+    return refuse_without_driver("sweep", path, sweep.state_name());
   TROUPE_TRY(auto folder, held_folder::follow(path));
   TROUPE_TRY_VOID(send_end_request(folder, {start->driver, how}));
   return start->driver;

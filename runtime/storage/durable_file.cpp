@@ -208,6 +208,19 @@ expected<void> write_durably(const unique_fd& file, const fs::path& path,
   return sync_file(file, path);
 }
 
+expected<void> overwrite(const unique_fd& file, const fs::path& path,
+                         std::string_view bytes) {
+  for (off_t at = 0; !bytes.empty();) {
+    auto count = uninterrupted(
+      [&] { return ::pwrite(file.get(), bytes.data(), bytes.size(), at); });
+    if (count < 0)
+      return storage_failure("write", path, errno);
+    at += static_cast<off_t>(count);
+    bytes.remove_prefix(static_cast<std::size_t>(count));
+  }
+  return {};
+}
+
 expected<void> write_new_file(const fs::path& path, std::string_view bytes) {
   return open_file(path, O_WRONLY | O_CREAT | O_EXCL, "create")
     .and_then(

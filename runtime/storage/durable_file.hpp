@@ -113,6 +113,11 @@ expected<void> write_new_file(const fs::path& path, std::string_view bytes);
 expected<void> write_durably(const unique_fd& file, const fs::path& path,
                              std::string_view bytes);
 
+/// Writes *bytes* over the first ones of the open *file*, without fsync; *path*
+/// is for the error's sentence.
+expected<void> overwrite(const unique_fd& file, const fs::path& path,
+                         std::string_view bytes);
+
 /// `ec::storage` if *bytes* exceed the *limit* of readers of the file *path*:
 /// data that cannot be read again must not be acknowledged.
 expected<void> check_size(const fs::path& path, std::string_view bytes,

@@ -150,10 +150,7 @@ expected<void> callback_cursor::lower(std::uint64_t count) {
 }
 
 expected<void> callback_cursor::set_count(std::uint64_t count) {
-  auto line = count_line(count);
-  if (::pwrite(file_.get(), line.data(), line.size(), 0)
-      != static_cast<ssize_t>(line.size()))
-    return tl::unexpected{storage_error("write", path_, errno)};
+  TROUPE_TRY_VOID(overwrite(file_, path_, count_line(count)));
   failpoint("told.written");
   return {};
 }

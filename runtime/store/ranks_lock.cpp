@@ -251,11 +251,7 @@ expected<bool> has_token(const unique_fd& file, const fs::path& path,
 expected<void> write_token(const unique_fd& file, const fs::path& path,
                            std::uint64_t token) {
   TROUPE_TRY(auto place, place_of(file, path));
-  auto text = attempt_value(token) + place;
-  if (::pwrite(file.get(), text.data(), text.size(), 0)
-      == static_cast<ssize_t>(text.size()))
-    return {};
-  return tl::unexpected{storage_error("write", path, errno)};
+  return overwrite(file, path, attempt_value(token) + place);
 }
 
 /// Gives up what holds the lock of *old*, the file `ranks` of *run*: another

@@ -65,6 +65,11 @@ expected<held_folder> open_run_folder(const fs::path& path) {
   return folder;
 }
 
+tl::unexpected<error> refuse_two_at_once(const fs::path& run) {
+  return failure(ec::conflict, "another driver is taking the run "
+                                 + run.string() + " at this moment");
+}
+
 bool is_same_state(const struct stat& a, const struct stat& b) noexcept {
   return is_same_file(a, b) && a.st_size == b.st_size
          && a.st_mtim.tv_sec == b.st_mtim.tv_sec
@@ -263,8 +268,7 @@ expected<void> run_folder::make_claim(const std::string& name) {
     own_lock::open(attempts_, name, O_RDWR | O_CREAT | O_EXCL, "create");
   struct stat made {};
   if (!claim && attempts_.look_up(name, made) == 0)
-    return failure(ec::conflict, "another driver is taking the run "
-                                   + this->path().string() + " at this moment");
+    return refuse_two_at_once(this->path());
   if (!claim)
     return tl::unexpected{claim.error()};
   if (auto ok = sign_claim(*claim, path, made); !ok) {
@@ -287,12 +291,11 @@ expected<void> run_folder::sign_claim(const own_lock& claim,
                                       const fs::path& path,
                                       struct stat& made) const {
   TROUPE_TRY(auto taken, lock_file(claim.file(), path));
-  auto line = to_line(me_);
-  if (!taken
-      || ::pwrite(claim.file().get(), line.data(), line.size(), 0)
-           != static_cast<ssize_t>(line.size())
-      || ::fstat(claim.file().get(), &made) != 0)
-    return tl::unexpected{storage_error("claim", path, errno)};
+  if (!taken) // One that looks for held claims.
+    return refuse_two_at_once(this->path());
+  TROUPE_TRY_VOID(overwrite(claim.file(), path, to_line(me_)));
+  if (::fstat(claim.file().get(), &made) != 0)
+    return tl::unexpected{storage_error("look up", path, errno)};
   return {};
 }
 

@@ -80,6 +80,22 @@ TEST(durable_file_test, keeps_the_old_file_when_the_disk_is_full) {
   EXPECT_EQ(bytes_of(disk.path() / "x"), "one");
 }
 
+TEST(durable_file_test, overwrites_the_first_bytes_of_a_file) {
+  temporary_folder folder;
+  auto path = folder / "x";
+  write_bytes(path, "007 of 8");
+  auto file = open_file(path, O_RDWR, "open");
+  ASSERT_TRUE(file);
+  ASSERT_TRUE(overwrite(*file, path, "008"));
+  EXPECT_EQ(bytes_of(path), "008 of 8");
+  auto read_only = open_file(path, O_RDONLY, "open");
+  ASSERT_TRUE(read_only);
+  auto done = overwrite(*read_only, path, "009");
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error().message,
+            "cannot write " + path.string() + ": Bad file descriptor");
+}
+
 TEST(durable_file_test, refuses_to_write_what_it_would_not_read) {
   EXPECT_TRUE(check_size("/run/x", "12345", 5));
   EXPECT_EQ(check_size("/run/x", "12345", 4).error(),

@@ -5,12 +5,23 @@
 
 namespace troupe::internal {
 
+namespace {
+
+/// What *answer* makes of the attempt of the message *x*, or that it is over.
+template <class Result, class Slot, class Message, class Answer>
+caf::result<Result> answered(Slot& slot, const Message& x, Answer answer) {
+  if (auto a = slot.current(x.attempt))
+    return answer(*a);
+  return to_caf(slot.too_late(x.attempt));
+}
+
+} // namespace
+
 caf::result<void> worker_group_state::set(store_set& x) {
-  auto a = attempt.current(x.attempt);
-  if (!a)
-    return to_caf(attempt.too_late(x.attempt));
-  release(a->store.set(x.key, std::move(x.value)));
-  return caf::unit;
+  return answered<void>(attempt, x, [&](attempt_state& a) {
+    release(a.store.set(x.key, std::move(x.value)));
+    return caf::unit;
+  });
 }
 
 caf::result<std::string> worker_group_state::get(const store_get& x) {
@@ -28,32 +39,30 @@ caf::result<std::string> worker_group_state::get(const store_get& x) {
 }
 
 caf::result<std::int64_t> worker_group_state::add(const store_add& x) {
-  auto a = attempt.current(x.attempt);
-  if (!a)
-    return to_caf(attempt.too_late(x.attempt));
-  auto sum = a->store.add(x.key, x.amount);
-  if (!sum)
-    return to_caf(sum.error());
-  release(sum->released);
-  return sum->value;
+  auto answer = [&](attempt_state& a) -> caf::result<std::int64_t> {
+    auto sum = a.store.add(x.key, x.amount);
+    if (!sum)
+      return to_caf(sum.error());
+    release(sum->released);
+    return sum->value;
+  };
+  return answered<std::int64_t>(attempt, x, answer);
 }
 
 caf::result<bool> worker_group_state::check(const store_check& x) {
-  if (auto a = attempt.current(x.attempt))
-    return a->store.check(x.keys);
-  return to_caf(attempt.too_late(x.attempt));
+  return answered<bool>(
+    attempt, x, [&](attempt_state& a) { return a.store.check(x.keys); });
 }
 
 caf::result<bool> worker_group_state::erase(const store_erase& x) {
-  if (auto a = attempt.current(x.attempt))
-    return a->store.erase(x.key);
-  return to_caf(attempt.too_late(x.attempt));
+  return answered<bool>(attempt, x,
+                        [&](attempt_state& a) { return a.store.erase(x.key); });
 }
 
 caf::result<std::int64_t> worker_group_state::size(const store_size& x) {
-  if (auto a = attempt.current(x.attempt))
-    return static_cast<std::int64_t>(a->store.size());
-  return to_caf(attempt.too_late(x.attempt));
+  return answered<std::int64_t>(attempt, x, [](attempt_state& a) {
+    return static_cast<std::int64_t>(a.store.size());
+  });
 }
 
 caf::result<void> worker_group_state::wait(const store_wait& x) {
@@ -70,13 +79,12 @@ caf::result<void> worker_group_state::wait(const store_wait& x) {
 }
 
 caf::result<std::string> worker_group_state::compare_set(store_compare_set& x) {
-  auto a = attempt.current(x.attempt);
-  if (!a)
-    return to_caf(attempt.too_late(x.attempt));
-  auto answer =
-    a->store.compare_set(x.key, x.expected_value, std::move(x.desired));
-  release(answer.released);
-  return std::move(answer.value);
+  return answered<std::string>(attempt, x, [&](attempt_state& a) {
+    auto found =
+      a.store.compare_set(x.key, x.expected_value, std::move(x.desired));
+    release(found.released);
+    return std::move(found.value);
+  });
 }
 
 void worker_group_state::release(const rendezvous_table::waiter_list& ids) {

@@ -124,6 +124,17 @@ struct group_ends {
   std::function<void()> close;
 };
 
+/// Gives *plane* a group of *member* alone; *close* gets that to end the group
+/// in order.
+template <class Member, class Close>
+group_ends use_alone(torch_data_plane& plane,
+                     const c10::intrusive_ptr<c10d::Store>& store,
+                     const c10::intrusive_ptr<Member>& member, Close close) {
+  plane.group = group_of(store, member, plane, c10d::ProcessGroup::CUSTOM);
+  return {[member](const error& reason) { member->abort(reason); },
+          [member, close] { close(*member); }};
+}
+
 /// The segment that this rank shares with the others of its host.
 shared_segment attach_segment(train_context& context) {
   auto& facts = rank_access{context}.facts();
@@ -151,9 +162,7 @@ group_ends join_local(train_context& context, const torch_config& config,
   auto member = c10::make_intrusive<local_group>(
     attach_segment(context), context.rank(), config.timeout,
     rank_access{context}.link().activity());
-  plane.group = group_of(store, member, plane, c10d::ProcessGroup::CUSTOM);
-  return {[member](const error& reason) { member->abort(reason); },
-          [member] { member->close(); }};
+  return use_alone(plane, store, member, [](auto& x) { x.close(); });
 }
 
 /// The segment of this host's ranks; one that is alone makes its own.
@@ -214,9 +223,7 @@ group_ends join_hierarchical(train_context& context, const torch_config& config,
   auto member = c10::make_intrusive<hierarchical_group>(
     std::move(segment), facts.local_rank, std::move(*places), config.timeout,
     rank_access{context}.link().activity());
-  plane.group = group_of(store, member, plane, c10d::ProcessGroup::CUSTOM);
-  return {[member](const error& reason) { member->abort(reason); },
-          [member] { member->close(); }};
+  return use_alone(plane, store, member, [](auto& x) { x.close(); });
 }
 
 group_ends join_gloo(train_context& context, const torch_config& config,
@@ -232,12 +239,10 @@ group_ends join_gloo(train_context& context, const torch_config& config,
     make_gloo_group(store, context.rank(), context.world_size(), address,
                     config.timeout),
     rank_access{context}.link().activity());
-  plane.group = group_of(store, member, plane, c10d::ProcessGroup::CUSTOM);
-  return {[member](const error& reason) { member->abort(reason); },
-          [member] {
-            member->shutdown();
-            group_reaper::drain(close_limit);
-          }};
+  return use_alone(plane, store, member, [](abortable_group& x) {
+    x.shutdown();
+    group_reaper::drain(close_limit);
+  });
 }
 
 group_ends join_nccl(train_context& context, const torch_config& config,

@@ -94,7 +94,7 @@ std::string utf8_text(std::string_view text) {
 std::string_view cut_text(std::string_view text, std::size_t size) noexcept {
   if (text.size() <= size)
     return text;
-  while (size > 0 && (static_cast<unsigned char>(text[size]) & 0xc0) == 0x80)
+  while (size > 0 && !begins_utf8_character(text[size]))
     --size;
   return text.substr(0, size);
 }

@@ -24,6 +24,11 @@ struct utf8_character {
   bool valid = false;
 };
 
+/// Whether *c*, a byte of valid UTF-8, is the first one of its character.
+constexpr bool begins_utf8_character(char c) noexcept {
+  return (static_cast<unsigned char>(c) & 0xc0) != 0x80;
+}
+
 /// The first character of *text*, which must not be empty.
 utf8_character first_utf8_character(std::string_view text) noexcept;
 

@@ -4,6 +4,7 @@
 #include <cstddef>
 
 #include "troupe/runtime/storage/json.hpp"
+#include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
 
@@ -21,15 +22,11 @@ document whole(const document& x) {
   return {{"is", x}};
 }
 
-bool begins_character(char c) {
-  return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
-}
-
 /// What a browser counts in the UTF-8 text *x*.
 std::size_t utf16_units(std::string_view x) {
   std::size_t result = 0;
   for (auto c : x)
-    result += begins_character(c) ? 1 : 0;
+    result += begins_utf8_character(c) ? 1 : 0;
   for (auto c : x) // Those with four bytes are two units.
     result += static_cast<unsigned char>(c) >= 0xF0 ? 1 : 0;
   return result;
@@ -39,9 +36,9 @@ std::size_t utf16_units(std::string_view x) {
 std::size_t common_bytes(std::string_view a, std::string_view b) {
   auto [end, of_b] = std::ranges::mismatch(a, b);
   auto result = static_cast<std::size_t>(end - a.begin());
-  while (result > 0 && result < b.size() && !begins_character(b[result]))
+  while (result > 0 && result < b.size() && !begins_utf8_character(b[result]))
     --result;
-  while (result > 0 && result < a.size() && !begins_character(a[result]))
+  while (result > 0 && result < a.size() && !begins_utf8_character(a[result]))
     --result;
   return result;
 }

@@ -54,6 +54,24 @@ void append_list(std::string& out, Range&& all, F append_one,
   out += ']';
 }
 
+/// Appends an object with the entries of the map *all*. Calls *append_key* and
+/// *append_one* with the text so far and the name, or the value, of each;
+/// *between* stands between two entries.
+template <class Map, class Key, class F>
+void append_object(std::string& out, Map&& all, Key append_key, F append_one,
+                   std::string_view between = ",") {
+  std::string_view separator;
+  out += '{';
+  for (auto&& [key, x] : all) {
+    out += separator;
+    append_key(out, key);
+    out += ':';
+    append_one(out, x);
+    separator = between;
+  }
+  out += '}';
+}
+
 /// One object of a document, appended field by field: adds names and commas.
 /// Names are plain ASCII.
 class object_writer {

@@ -163,16 +163,9 @@ private:
 
   template <class T>
   void write(std::map<std::string, T>& all) {
-    std::string_view separator;
-    out_ += '{';
-    for (auto& [key, x] : all) {
-      out_ += separator;
-      append_name(out_, key);
-      out_ += ':';
-      write(x);
-      separator = between_;
-    }
-    out_ += '}';
+    append_object(
+      out_, all, append_name, [this](std::string& /*out_*/, T& x) { write(x); },
+      between_);
   }
 
   std::string& out_;

@@ -22,15 +22,7 @@ void append_items(std::string& out, const config_value::list& all) {
 }
 
 void append_fields(std::string& out, const config_value::table& all) {
-  out += '{';
-  for (auto& [name, value] : all) {
-    if (out.back() != '{')
-      out += ',';
-    append_json_string(out, name);
-    out += ':';
-    append_config(out, value);
-  }
-  out += '}';
+  json::append_object(out, all, append_json_string, append_config);
 }
 
 void append_config_real(std::string& out, double x) {

@@ -7,7 +7,8 @@
 
 namespace troupe::internal {
 
-/// Whether *fd* is a terminal that can redraw a line.
+/// Whether *fd* is a terminal that can redraw a line and show colors: TERM is
+/// set, and not to `dumb`.
 bool is_live_terminal(int fd);
 
 /// Current columns of the terminal *fd*; 80 if unknown.

@@ -34,9 +34,7 @@ namespace {
 bool has_colors() {
   static const auto result = [] {
     auto wish = std::getenv("NO_COLOR");
-    auto terminal = std::getenv("TERM");
-    return !(wish && *wish) && ::isatty(STDOUT_FILENO) == 1
-           && !(terminal && std::string_view{terminal} == "dumb");
+    return !(wish && *wish) && is_live_terminal(STDOUT_FILENO);
   }();
   return result;
 }

@@ -289,7 +289,8 @@ class LsTest(CommandLineTest):
         self.assertEqual(code, 0)
         self.assertIn("\033[32mfinished\033[0m", drawn)
         self.assertNotIn("\033", on_terminal("ls", self.storage, environment={"NO_COLOR": "1"})[1])
-        self.assertNotIn("\033", on_terminal("ls", self.storage, environment={"TERM": "dumb"})[1])
+        for kind in "dumb", "":
+            self.assertNotIn("\033", on_terminal("ls", self.storage, environment={"TERM": kind})[1])
         narrow = on_terminal("ls", self.storage, columns=60, environment={"NO_COLOR": "1"})[1]
         self.assertIn("digits", narrow)
 

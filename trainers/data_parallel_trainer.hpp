@@ -1,7 +1,6 @@
 #pragma once
 
 #include <concepts>
-#include <functional>
 #include <utility>
 
 #include "troupe/runtime/store/result.hpp"

@@ -2,11 +2,8 @@
 
 #include <functional>
 #include <initializer_list>
-#include <memory>
-#include <sstream>
 #include <string>
 #include <type_traits>
-#include <typeinfo>
 #include <utility>
 #include <vector>
 

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <string>
-
 #include "troupe/callbacks/tracking/tracked_run.hpp"
 #include "troupe/callbacks/wandb/wandb.hpp"
 #include "troupe/callbacks/wandb/wandb_records.hpp"

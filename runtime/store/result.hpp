@@ -17,12 +17,12 @@
 namespace troupe {
 
 namespace internal {
-struct saved_run;
 
 /// How a value of type *T* that a loop returned is read: `return_value.hpp` of
 /// `trainers/`.
 template <class T>
 struct returned_value;
+
 } // namespace internal
 
 /// A run's reports, oldest first.

@@ -1,11 +1,9 @@
 #pragma once
 
-#include <cstddef>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "troupe/runtime/config/run_config.hpp"
 #include "troupe/runtime/error.hpp"

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <functional>
 #include <memory>
 
 #include <torch/csrc/distributed/c10d/Store.hpp>

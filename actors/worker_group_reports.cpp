@@ -168,8 +168,8 @@ void worker_group_state::check_collectives() {
   auto& plan = args.plan;
   auto calls = calls_seen();
   auto suspected = a.meetings.mismatch(calls);
-  // What one that a signal has stopped would do, and what the others would do
-  // then, cannot be seen: `hang_timeout` is its limit.
+  // While a signal has stopped a rank, no one knows which call it would make,
+  // nor what the others would do then: only `hang_timeout` limits their waits.
   auto is_stopped = [](const loop_place& x) { return x.stopped.has_value(); };
   if (suspected && std::ranges::any_of(a.loops, is_stopped)) {
     std::ranges::fill(a.idle_in_calls, idle_time{});
@@ -182,7 +182,7 @@ void worker_group_state::check_collectives() {
       idle = {};
       continue;
     }
-    // That of ranks that are threads is unknown, so that they have longer.
+    // Vitals of threads are unknown: such ranks may wait until `hang_timeout`.
     auto seen = plan.in_process ? process_vitals{} : vitals_of(rank);
     idle.look(seen, self->clock().now(), 2 * a.monitor.interval());
     calls[static_cast<std::size_t>(rank)].is_idle =

@@ -66,7 +66,7 @@ void network_thread::wake() {
 void network_thread::drive_until(const std::function<bool()>& done) {
   std::unique_lock lock{mutex_};
   if (done())
-    return; // Who does not drive gets no pause.
+    return; // A thread that does not drive gets no pause.
   borrower_ = true;
   while (!done()) {
     if (driving_)

@@ -21,9 +21,9 @@ namespace troupe::internal {
 ///         that it would leave, excuses anything.
 ///   LE-2  A rank on such a host is excused if it is lost, or was ended by
 ///         SIGKILL or SIGTERM: an exception or a crash is its own.
-///   LE-3  An exception or an end of a process since the last sign of a host of
-///         ranks that is lost is excused on every host, also one that is known
-///         only after the loss.
+///   LE-3  Once a host with ranks is lost, each exception and each end of a
+///         process since its last sign is excused, on every host, also one that
+///         becomes known after the loss.
 ///   LE-4  One failure without an excuse makes the attempt count.
 class loss_excuses {
 public:

@@ -29,7 +29,7 @@ struct pending_report {
 /// some reports are delivered twice, and none is left out. The count stops at
 /// the first report for which a callback was skipped.
 ///
-/// Until then their checkpoints stay, also those that retention lets go: see
+/// Until then their checkpoints stay, also those that retention evicts: see
 /// `run_store::hold_checkpoints` and `hold_checkpoints_again`.
 class callback_cursor {
 public:

@@ -1,5 +1,5 @@
 // What a start does with the checkpoints that it finds: those that the state
-// does not name, those that are damaged, and those that retention had let go.
+// does not name, those that are damaged, and those that were evicted.
 
 #include <algorithm>
 

@@ -28,10 +28,10 @@ struct run_identity {
 ///
 /// A commit is: move the files of all ranks together, write the manifest,
 /// fsync, rename to `checkpoints/<name>`, fsync the parent, save the state, and
-/// only then remove what retention lets go. A crash anywhere leaves the
+/// only then remove what retention evicts. A crash anywhere leaves the
 /// checkpoint whole or absent (N1, N2).
 ///
-/// What retention lets go stays as long as callbacks may still read it
+/// What retention evicts stays as long as callbacks may still read it
 /// (`hold_from`), also for the next driver, if it has to call them again
 /// (`hold_evicted`). The state names it, so that the next start can remove
 /// the rest.
@@ -88,7 +88,7 @@ public:
   /// Reserves the next attempt's number, durably (N6).
   expected<std::uint64_t> begin_attempt(std::uint64_t next_report);
 
-  /// Checkpoints of report *first()* and later ones that retention lets go stay
+  /// Checkpoints of report *first()* and later ones that retention evicts stay
   /// until the first commit, or end, at which *first* is past them. A new
   /// checkpoint of the same name replaces such a one. Called on the thread of
   /// the commit; unset, none stays.
@@ -96,9 +96,9 @@ public:
     held_from_ = std::move(first);
   }
 
-  /// Keeps those that an earlier driver's retention has let go, from report
-  /// *first* on, as `hold_from` does, and returns them. A removal that was only
-  /// begun is undone. One that is no longer whole is not kept, with the event
+  /// Keeps those that an earlier driver has evicted, from report *first* on, as
+  /// `hold_from` does, and returns them. A removal that was only begun is
+  /// undone. One that is no longer whole is not kept, with the event
   /// `checkpoint_missing`. Reads all their files, and asks *given_up* before
   /// each: `ec::stopped` once that is true, and all stay on the disk. Call it
   /// before `resume_checkpoint`.

@@ -169,8 +169,8 @@ expected<void> end_programs(const unique_fd& ranks, const fs::path& path,
 }
 
 // Kills the children of ranks that run no program of their own: each has, from
-// its rank, a lock that ends only with the last of them. Who merely reads the
-// file is spared.
+// its rank, a lock that ends only with the last of them. A process that merely
+// reads the file is spared.
 expected<void> end_rank_children(const unique_fd& ranks, const fs::path& path,
                                  const std::function<bool()>& given_up,
                                  const store_event_listener& note) {
@@ -255,7 +255,8 @@ expected<void> write_token(const unique_fd& file, const fs::path& path,
 }
 
 /// Gives up what holds the lock of *old*, the file `ranks` of *run*: another
-/// file gets its name. Who has the old one open joins no attempt any more.
+/// file gets its name. A process that has the old one open joins no attempt any
+/// more.
 expected<own_lock> replaced(const own_lock& old, const held_folder& run,
                             const fs::path& path, const std::string& hosts,
                             const store_event_listener& note) {

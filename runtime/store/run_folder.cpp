@@ -55,7 +55,8 @@ expected<held_folder> open_run_folder(const fs::path& path) {
   if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST)
     return tl::unexpected{storage_error("make folder", path, errno)};
   TROUPE_TRY(auto folder, held_folder::open(path));
-  // Who saves a state has done this. A start that was killed before may not.
+  // A driver that saved a state has done this. A start that was killed before
+  // may not.
   if (::faccessat(folder.descriptor().get(), run_layout::state, F_OK,
                   AT_SYMLINK_NOFOLLOW)
       != 0) {

@@ -40,7 +40,8 @@ public:
   /// none: makes its folder, locks it, recovers journal and checkpoints, and
   /// notes repairs in the journal. An unfinished run is resumed; what happens
   /// to a finished one, `config.if_finished` says. *config_text* goes into
-  /// `run.json`; *world_size* is compared with the earlier one, 0: is not.
+  /// `run.json`; *world_size* is compared with that of the earlier driver,
+  /// unless it is 0.
   static expected<std::unique_ptr<run_store>>
   open(const run_config& config, const std::string& config_text = {},
        std::size_t world_size = 0);
@@ -117,17 +118,16 @@ public:
                                    const report_batch& batch);
 
   /// Callbacks have answered for all reports before *first*: checkpoints of it
-  /// and of later ones can be read even if retention lets them go. Those are
+  /// and of later ones can be read even if retention evicts them. Those are
   /// removed by the first commit or end for which that is no longer so, at the
   /// latest by `release`. Without a call no checkpoint stays for callbacks.
   void hold_checkpoints(std::uint64_t first) noexcept { held_from_ = first; }
 
   /// Callbacks will be called again for reports from *first* on: holds their
-  /// checkpoints as above, also those that retention had let go under an
-  /// earlier driver, and returns all that are there. One that is no longer
-  /// whole is an event. Call it before the first attempt begins: reads all
-  /// files of those that retention let go. `ec::stopped` if the run is to end
-  /// meanwhile: then all stay.
+  /// checkpoints as above, also those that an earlier driver has evicted, and
+  /// returns all that are there. One that is no longer whole is an event. Call
+  /// it before the first attempt begins: reads all files of the evicted ones.
+  /// `ec::stopped` if the run is to end meanwhile: then all stay.
   expected<std::vector<kept_checkpoint>>
   hold_checkpoints_again(std::uint64_t first);
 

@@ -332,7 +332,7 @@ TEST_F(checkpoint_store_test, moves_no_rotten_one_before_its_event_is_stored) {
   EXPECT_FALSE(fs::exists(folder(1)));
 }
 
-// A driver dies while it removes what retention let go, the newest rots, and
+// A driver dies while it removes what retention evicted, the newest rots, and
 // the next driver dies, too, while it takes the other back.
 TEST_F(checkpoint_store_test,
        reinstates_checkpoints_that_were_dropped_for_a_rotten_one) {
@@ -401,7 +401,7 @@ TEST_F(checkpoint_store_test, takes_back_nothing_that_is_half_removed) {
 }
 
 // The checkpoints that were kept for their scores are older than the one that
-// was let go.
+// was evicted.
 TEST_F(checkpoint_store_test,
        reinstates_dropped_checkpoints_beside_better_ones) {
   auto config = checkpoint_config{1, "acc", score_order::max};

@@ -32,7 +32,6 @@ std::string progress_text(const epoch_progress& x);
 /// first.
 std::string live_text(const run_status& x, double elapsed_s, int columns);
 
-/// The state of a run that ended with *x*.
 run_state end_state_of(run_status_kind x);
 
 /// The end of a run in words.

@@ -78,7 +78,7 @@ public:
     answer_.give(caf::make_message(std::move(x)));
   }
 
-  /// Answers with an error.
+  /// A sender that asked gets *reason* as the error of its request.
   void refuse(error reason) { answer_.refuse(std::move(reason)); }
 
 private:

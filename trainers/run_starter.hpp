@@ -19,7 +19,6 @@ class spawner_connection;
 struct driver_args;
 struct driver_start;
 
-/// The callbacks of a run.
 struct run_callbacks {
   std::shared_ptr<callback_list> classes;
   std::vector<named_callback_actor> actors;

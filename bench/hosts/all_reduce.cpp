@@ -70,7 +70,6 @@ link_credentials share_credentials(c10d::Store& store, int rank) {
           get(store, "key")};
 }
 
-/// The place of a rank.
 struct rank_place {
   int host;
   int local;

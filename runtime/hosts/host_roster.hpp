@@ -186,7 +186,6 @@ public:
     return all().back().first_rank + all().back().ranks;
   }
 
-  /// The host with *rank*.
   std::size_t host_with(int rank) const;
 
   /// How many hosts before *host* have ranks.
@@ -214,7 +213,6 @@ private:
   /// Slots of a further host: as many as the largest of the others has, since
   /// hosts of one run are alike.
   int slots_of_guest() const;
-  /// The host of the agent *incarnation*.
   std::optional<std::size_t> host_of_agent(std::uint64_t incarnation) const;
   /// The host without an agent that suits one best, by *fit_of*.
   template <class Function>

@@ -49,7 +49,6 @@ public:
     bool in_process = false;
   };
 
-  /// The end of a loop.
   struct loop_end {
     int rank = 0;
     error reason;             ///< `ec::none`: it returned.

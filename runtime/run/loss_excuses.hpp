@@ -29,7 +29,6 @@ class loss_excuses {
 public:
   using time_point = std::chrono::steady_clock::time_point;
 
-  /// A rank that has failed.
   struct failed_rank {
     std::size_t host = 0;
     rank_failure::kind_type kind = rank_failure::kind_type::exception;

@@ -107,7 +107,7 @@ struct epoch_progress {
 
 TROUPE_INSPECT(epoch_progress, epoch, batch, batches, left_s)
 
-/// The status of a run.
+/// What `run_handle::status` returns, and the console shows.
 struct run_status {
   run_state state = run_state::initializing;
   std::uint64_t attempt = 0;

@@ -29,7 +29,6 @@ void print(std::string_view text);
 /// Prints *x* on several lines.
 void print_json(const json_object& x);
 
-/// Prints *x* on one line.
 void print_json_line(const json_object& x);
 
 /// Prints "troupe: *text*" to stderr, on one line.

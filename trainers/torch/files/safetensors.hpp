@@ -31,7 +31,7 @@ void save_safetensors(const fs::path& path, Model&& model,
 /// Throws `train_error` that says what is wrong with the file.
 tensor_map load_safetensors(const fs::path& path);
 
-/// The metadata of *path*.
+/// Reads no tensor; throws as above.
 file_metadata load_safetensors_metadata(const fs::path& path);
 
 /// Copies the tensors of *path* into the parameters and buffers of *model*.

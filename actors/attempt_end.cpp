@@ -26,7 +26,7 @@ attempt_end end_of(const attempt_failed& x, const std::string& causes) {
   result.reason = is_known ? error{ec::rank_failed, causes}
                            : error{x.reason.code, redacted(x.reason.message)};
   if (x.is_final)
-    result.event = run_events::run_failed{x.reason};
+    result.event = run_events::fatal_failure{x.reason};
   else if (!x.left_for.empty())
     result.event = run_events::ranks_left{x.attempt, redacted(x.left_for)};
   else if (x.started)

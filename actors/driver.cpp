@@ -187,7 +187,7 @@ void driver_state::start_group(const run_action& action) {
   request(self, args.committer, caf::infinite, begin_attempt{})
     .then([this](const attempt_start& x) { launch(x); },
           [this](caf::error& reason) {
-            apply(run_events::run_failed{from_caf(reason)});
+            apply(run_events::fatal_failure{from_caf(reason)});
           });
 }
 
@@ -241,7 +241,7 @@ void driver_state::lost(const caf::down_msg& x) {
   if (x.source == args.group.address())
     group_lost(gone("the worker group"));
   else if (x.source == args.committer.address())
-    apply(run_events::run_failed{gone("the committer")});
+    apply(run_events::fatal_failure{gone("the committer")});
   else if (callbacks && x.source == callbacks.address())
     callbacks_lost(gone("the actor that calls callbacks"));
 }
@@ -304,7 +304,7 @@ void driver_state::set_up(pointer own, driver_args given, driver_start start) {
   if (callbacks)
     monitor(self, callbacks, on_down);
   self->set_exception_handler(from_exception);
-  survive();
+  leave_result_behind();
 }
 
 driver_actor::behavior_type driver(driver_state::pointer self, driver_args args,
@@ -338,7 +338,7 @@ driver_actor::behavior_type driver(driver_state::pointer self, driver_args args,
       return delegate(self, state.args.committer, std::move(x));
     },
     [&state](fail_run& x) {
-      state.apply(run_events::run_failed{std::move(x.reason)});
+      state.apply(run_events::fatal_failure{std::move(x.reason)});
     },
   };
 }

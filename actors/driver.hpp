@@ -135,7 +135,7 @@ struct driver_state {
   void quit();
   /// Waiting callers get a result even if the driver dies. CAF ends the program
   /// if that throws.
-  void survive();
+  void leave_result_behind();
 
   // -- reports (driver_reports.cpp)
   /// Stores batches one after another; holds back while callbacks lag behind.

@@ -23,7 +23,7 @@ void driver_state::started(const attempt_started& x) {
     world_size = x.world_size;
     shown.world_size = x.world_size;
   }
-  apply(run_events::group_started{x.attempt});
+  apply(run_events::ranks_started{x.attempt});
   announce(group_started{args.context.id, x.attempt, x.world_size});
 }
 
@@ -77,7 +77,7 @@ void driver_state::group_lost(const error& reason) {
     return;
   close_group();
   announce(group_ended{args.context.id, begun->attempt, reason});
-  apply(run_events::run_failed{reason});
+  apply(run_events::fatal_failure{reason});
   group_gone(begun->attempt);
 }
 

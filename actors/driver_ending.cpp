@@ -125,7 +125,7 @@ void driver_state::quit() {
   self->quit();
 }
 
-void driver_state::survive() {
+void driver_state::leave_result_behind() {
   self->attach_functor([store = args.store, monitor = args.monitor,
                         group = args.group, committer = args.committer,
                         callbacks = callbacks](const caf::error& reason) {

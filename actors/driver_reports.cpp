@@ -107,7 +107,7 @@ void driver_state::store_stop(const std::string& reason) {
 void driver_state::store_failed(pending_batch batch, const error& reason) {
   refusal = reason;
   // First, so that ranks leave because they are asked to.
-  apply(run_events::run_failed{reason});
+  apply(run_events::fatal_failure{reason});
   batch.promise.deliver(to_caf(reason));
   refuse_batches(reason);
 }
@@ -166,7 +166,7 @@ void driver_state::replay_pending() {
          && callbacks_under_way < callback_queue) {
     auto x = args.cursor->next_pending();
     if (!x)
-      apply(run_events::run_failed{x.error()});
+      apply(run_events::fatal_failure{x.error()});
     if (!x || !*x)
       return;
     auto& [batch, data] = **x;
@@ -180,7 +180,7 @@ void driver_state::called_back(const callback_done& x,
   --callbacks_under_way;
   if (report)
     if (auto ok = args.cursor->mark_delivered(*report, x.skipped); !ok)
-      apply(run_events::run_failed{ok.error()});
+      apply(run_events::fatal_failure{ok.error()});
   replay_pending();
   note_answer(x);
   if (ending.has_begun())
@@ -199,7 +199,7 @@ void driver_state::note_answer(const callback_done& x) {
   for (auto& order : x.orders)
     carry_out(order);
   if (x.abort && !ending.has_begun())
-    apply(run_events::run_failed{x.failures.front()});
+    apply(run_events::fatal_failure{x.failures.front()});
 }
 
 void driver_state::note_callback_failure(const std::string& reason) {
@@ -214,7 +214,7 @@ void driver_state::note_callback_failure(const std::string& reason) {
 caf::result<void> driver_state::log(const log_event& x) {
   auto ok = args.store->append_event(x.event.kind, x.attempt, x.event.fields);
   if (!ok) {
-    apply(run_events::run_failed{ok.error()});
+    apply(run_events::fatal_failure{ok.error()});
     return to_caf(ok.error());
   }
   if (auto text = text_of_warning(x.event))

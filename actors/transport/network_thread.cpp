@@ -67,14 +67,14 @@ void network_thread::drive_until(const std::function<bool()>& done) {
   std::unique_lock lock{mutex_};
   if (done())
     return; // A thread that does not drive gets no pause.
-  borrower_ = true;
+  has_borrower_ = true;
   while (!done()) {
     if (driving_)
       changed_.wait(lock);
     else
       drive(lock);
   }
-  borrower_ = false;
+  has_borrower_ = false;
   ++moves_;
   if (parked_)
     changed_.notify_all();
@@ -94,9 +94,10 @@ void network_thread::run() {
   while (!ending_) {
     if (auto pause = pauses.look(moves_)) {
       changed_.wait_for(lock, *pause, [this] { return ending_; });
-    } else if (borrower_) { // For long: who returns the loop wakes this thread.
+    } else if (has_borrower_) {
+      // For long: the thread that returns the loop wakes this one.
       parked_ = true;
-      changed_.wait(lock, [this] { return !borrower_ || ending_; });
+      changed_.wait(lock, [this] { return !has_borrower_ || ending_; });
       parked_ = false;
     } else {
       drive(lock);

@@ -72,9 +72,9 @@ private:
   shared_loop loop_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  bool driving_ = false;  ///< Some thread runs the event loop.
-  bool borrower_ = false; ///< Another thread runs it, or wants to.
-  bool parked_ = false;   ///< Waits for the borrower to return the loop.
+  bool driving_ = false;      ///< Some thread runs the event loop.
+  bool has_borrower_ = false; ///< Another thread runs it, or wants to.
+  bool parked_ = false;       ///< Waits for the borrower to return the loop.
   bool ending_ = false;
   std::uint64_t moves_ = 0; ///< Times that a borrower returned the loop.
   std::thread thread_;

@@ -11,7 +11,7 @@ namespace troupe::internal {
 
 bool is_about_group(const run_event& x) noexcept {
   using namespace run_events;
-  return std::holds_alternative<group_started>(x)
+  return std::holds_alternative<ranks_started>(x)
          || std::holds_alternative<group_start_failed>(x)
          || std::holds_alternative<ranks_finished>(x)
          || std::holds_alternative<ranks_failed>(x)
@@ -21,9 +21,9 @@ bool is_about_group(const run_event& x) noexcept {
 
 std::string_view name_of(const run_event& x) noexcept {
   static constexpr std::array<std::string_view, 12> names{
-    "wait_over",      "group_started",  "group_start_failed",
+    "wait_over",      "ranks_started",  "group_start_failed",
     "ranks_finished", "ranks_failed",   "group_stopped",
-    "run_failed",     "stop_requested", "preempt_requested",
+    "fatal_failure",  "stop_requested", "preempt_requested",
     "grace_over",     "completed",      "ranks_left"};
   static_assert(names.size() == std::variant_size_v<run_event>);
   return names[x.index()];
@@ -53,13 +53,13 @@ expected<run_decision> run_state_machine::on(const run_events::wait_over& x) {
 }
 
 expected<run_decision>
-run_state_machine::on(const run_events::group_started& x) {
+run_state_machine::on(const run_events::ranks_started& x) {
   if (x.attempt != group_)
     return refuse_attempt(x.attempt);
   if (state_ == run_state::shutting_down && stopping_)
     return stay(); // it came up while it was stopping
   if (state_ != run_state::scheduling)
-    return refused_event("group_started");
+    return refused_event("ranks_started");
   policy_.on_group_started();
   return go(run_state::running);
 }
@@ -135,7 +135,8 @@ run_state_machine::on(const run_events::group_stopped& x) {
   return end();
 }
 
-expected<run_decision> run_state_machine::on(const run_events::run_failed& x) {
+expected<run_decision>
+run_state_machine::on(const run_events::fatal_failure& x) {
   return shut_down(run_state::errored, x.reason);
 }
 

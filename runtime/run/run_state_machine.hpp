@@ -25,7 +25,7 @@ struct wait_over {
 };
 
 /// Every rank runs its loop.
-struct group_started {
+struct ranks_started {
   std::uint64_t attempt = 0;
 };
 
@@ -61,7 +61,7 @@ struct group_stopped {
 
 /// Something other than the group failed (storage, a callback) and no restart
 /// can help.
-struct run_failed {
+struct fatal_failure {
   error reason;
 };
 
@@ -88,10 +88,10 @@ struct grace_over {
 } // namespace run_events
 
 using run_event =
-  std::variant<run_events::wait_over, run_events::group_started,
+  std::variant<run_events::wait_over, run_events::ranks_started,
                run_events::group_start_failed, run_events::ranks_finished,
                run_events::ranks_failed, run_events::group_stopped,
-               run_events::run_failed, run_events::stop_requested,
+               run_events::fatal_failure, run_events::stop_requested,
                run_events::preempt_requested, run_events::grace_over,
                run_events::completed, run_events::ranks_left>;
 
@@ -108,7 +108,7 @@ struct run_action {
   enum class kind : std::uint8_t {
     none,        ///< Nothing.
     wait,        ///< After `delay`, answer `wait_over`.
-    start_group, ///< Start the ranks of `attempt`; answer `group_started` or
+    start_group, ///< Start the ranks of `attempt`; answer `ranks_started` or
                  ///< `group_start_failed`.
     stop_group,  ///< Stop the ranks of `attempt` for `reason` (`ec::none`: they
                  ///< are done); answer `group_stopped`, at once if there is no
@@ -202,12 +202,12 @@ private:
   using kind = run_action::kind;
 
   expected<run_decision> on(const run_events::wait_over& x);
-  expected<run_decision> on(const run_events::group_started& x);
+  expected<run_decision> on(const run_events::ranks_started& x);
   expected<run_decision> on(const run_events::group_start_failed& x);
   expected<run_decision> on(const run_events::ranks_finished& x);
   expected<run_decision> on(const run_events::ranks_failed& x);
   expected<run_decision> on(const run_events::group_stopped& x);
-  expected<run_decision> on(const run_events::run_failed& x);
+  expected<run_decision> on(const run_events::fatal_failure& x);
   expected<run_decision> on(const run_events::stop_requested& x);
   expected<run_decision> on(const run_events::preempt_requested& x);
   expected<run_decision> on(const run_events::grace_over& x);

@@ -97,7 +97,8 @@ TEST(attempt_end_test, ranks_lost_with_their_host_are_continued) {
 TEST(attempt_end_test, a_final_failure_ends_the_run_whatever_else_it_is) {
   attempt_failed x{3,           true, {ec::spawn, "too few"},
                    killed_rank, true, "h1 left"};
-  EXPECT_EQ(event_of<run_events::run_failed>(end_of(x, "y")).reason, x.reason);
+  EXPECT_EQ(event_of<run_events::fatal_failure>(end_of(x, "y")).reason,
+            x.reason);
 }
 
 } // namespace

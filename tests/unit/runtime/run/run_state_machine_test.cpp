@@ -52,12 +52,12 @@ const error disk_error{ec::storage, "the disk is full"};
 /// Every event, about the group of *attempt*; the wait is for the next one.
 std::array<run_event, 11> all_events(std::uint64_t attempt) {
   return {wait_over{attempt + 1},
-          group_started{attempt},
+          ranks_started{attempt},
           group_start_failed{attempt, start_error},
           ranks_finished{attempt},
           ranks_failed{attempt, failed({1})},
           group_stopped{attempt},
-          run_events::run_failed{disk_error},
+          run_events::fatal_failure{disk_error},
           stop_requested{},
           preempt_requested{},
           grace_over{attempt},
@@ -80,37 +80,37 @@ const situation situations[] = {
    {no, "running none", "rescheduling wait", no, "restarting stop_group", no,
     stop, stop, stop, no, "restarting stop_group"}},
   {"running",
-   {group_started{0}},
+   {ranks_started{0}},
    {no, no, no, stop, "restarting stop_group", no, stop, stop,
     "running preempt_group", no, "restarting stop_group"}},
   {"running, preempted",
-   {group_started{0}, preempt_requested{}},
+   {ranks_started{0}, preempt_requested{}},
    {no, no, no, stop, stop, no, stop, stop, "running preempt_group", stop,
     stop}},
   {"restarting, the group is going",
-   {group_started{0}, ranks_failed{0, failed({0})}},
+   {ranks_started{0}, ranks_failed{0, failed({0})}},
    {no, no, no, "restarting none", "restarting none", "scheduling start_group",
     down, down, down, no, "restarting none"}},
   {"rescheduling",
    {group_start_failed{0, start_error}},
    {"scheduling start_group", no, no, no, no, no, stop, stop, stop, no, no}},
   {"shutting down to finished",
-   {group_started{0}, ranks_finished{0}},
+   {ranks_started{0}, ranks_finished{0}},
    {no, down, down, down, down, "finished end", down, down, down, no, down}},
   {"shutting down to errored",
-   {group_started{0}, run_events::run_failed{disk_error}},
+   {ranks_started{0}, run_events::fatal_failure{disk_error}},
    {no, down, down, down, down, "errored end", down, down, down, no, down}},
   {"shutting down to aborted",
-   {group_started{0}, stop_requested{}},
+   {ranks_started{0}, stop_requested{}},
    {no, down, down, down, down, "aborted end", down, down, down, no, down}},
   {"shutting down to preempted",
-   {group_started{0}, preempt_requested{}, grace_over{0}},
+   {ranks_started{0}, preempt_requested{}, grace_over{0}},
    {no, down, down, down, down, "preempted end", down, down, down, no, down}},
   {"finished",
-   {group_started{0}, ranks_finished{0}, group_stopped{0}},
+   {ranks_started{0}, ranks_finished{0}, group_stopped{0}},
    {no, no, no, no, no, no, no, no, no, no, no}},
   {"errored",
-   {run_events::run_failed{disk_error}, group_stopped{0}},
+   {run_events::fatal_failure{disk_error}, group_stopped{0}},
    {no, no, no, no, no, no, no, no, no, no, no}},
   {"aborted",
    {stop_requested{}, group_stopped{0}},
@@ -128,7 +128,7 @@ TEST(run_state_machine_test, takes_a_stop_before_it_begins) {
 
 TEST(run_state_machine_test, ranks_that_learned_of_a_preemption_end_it) {
   auto machine =
-    machine_after({group_started{0}, preempt_requested{{ec::stopped, "w"}},
+    machine_after({ranks_started{0}, preempt_requested{{ec::stopped, "w"}},
                    ranks_finished{0, true}});
   auto end = machine.apply(group_stopped{0});
   EXPECT_EQ(outcome_of(end), "preempted end");
@@ -137,7 +137,7 @@ TEST(run_state_machine_test, ranks_that_learned_of_a_preemption_end_it) {
 
 TEST(run_state_machine_test,
      ranks_that_were_done_before_they_learned_of_it_finish) {
-  auto machine = machine_after({group_started{0}, preempt_requested{},
+  auto machine = machine_after({ranks_started{0}, preempt_requested{},
                                 ranks_finished{0, false}, group_stopped{0}});
   EXPECT_EQ(machine.state(), run_state::finished);
 }
@@ -145,7 +145,7 @@ TEST(run_state_machine_test,
 // Their processes may need longer than the grace.
 TEST(run_state_machine_test, ranks_that_were_done_before_the_grace_finish) {
   for (auto heard : {false, true}) {
-    auto machine = machine_after({group_started{0}, preempt_requested{},
+    auto machine = machine_after({ranks_started{0}, preempt_requested{},
                                   grace_over{0}, ranks_finished{0, heard}});
     EXPECT_EQ(machine.state(), run_state::shutting_down);
     auto end = machine.apply(group_stopped{0});
@@ -157,14 +157,14 @@ TEST(run_state_machine_test, ranks_that_were_done_before_the_grace_finish) {
 TEST(run_state_machine_test,
      a_stop_in_the_grace_stays_a_stop_if_ranks_are_done) {
   auto machine =
-    machine_after({group_started{0}, preempt_requested{}, stop_requested{},
+    machine_after({ranks_started{0}, preempt_requested{}, stop_requested{},
                    ranks_finished{0}, group_stopped{0}});
   EXPECT_EQ(machine.state(), run_state::aborted);
 }
 
 TEST(run_state_machine_test, RSM_6_ranks_that_fail_while_they_leave_are_free) {
   auto machine =
-    machine_after({group_started{0}, preempt_requested{{ec::stopped, "w"}},
+    machine_after({ranks_started{0}, preempt_requested{{ec::stopped, "w"}},
                    ranks_failed{0, failed({1})}});
   auto end = machine.apply(group_stopped{0});
   EXPECT_EQ(outcome_of(end), "preempted end");
@@ -173,7 +173,7 @@ TEST(run_state_machine_test, RSM_6_ranks_that_fail_while_they_leave_are_free) {
 }
 
 TEST(run_state_machine_test, RSM_7_ranks_that_left_to_be_continued_are_free) {
-  auto machine = machine_after({group_started{0}, ranks_left{0, "h1 leaves"}},
+  auto machine = machine_after({ranks_started{0}, ranks_left{0, "h1 leaves"}},
                                {.max_failures = 0});
   auto next = machine.apply(group_stopped{0});
   EXPECT_EQ(outcome_of(next), "scheduling start_group");
@@ -186,14 +186,14 @@ TEST(run_state_machine_test, RSM_7_ranks_that_left_to_be_continued_are_free) {
 // from ending, for ever.
 TEST(run_state_machine_test, ranks_that_leave_again_and_again_end_the_run) {
   auto machine = machine_after(
-    {group_started{0}, ranks_failed{0, failed({1})}, group_stopped{0}},
+    {ranks_started{0}, ranks_failed{0, failed({1})}, group_stopped{0}},
     {.max_failures = 1});
   machine.on_progress();
   error why;
   for (std::uint64_t attempt = 1;; ++attempt) {
     ASSERT_LT(attempt, 100u);
     (void) machine.apply(wait_over{attempt}); // If it waits.
-    ASSERT_TRUE(machine.apply(group_started{attempt}));
+    ASSERT_TRUE(machine.apply(ranks_started{attempt}));
     auto left = machine.apply(ranks_left{attempt, "h1 is lost"});
     ASSERT_TRUE(left);
     why = left->action.reason;
@@ -211,7 +211,7 @@ TEST(run_state_machine_test, ranks_that_leave_again_and_again_end_the_run) {
 
 TEST(run_state_machine_test, ranks_that_left_a_preempted_run_end_it) {
   auto machine =
-    machine_after({group_started{0}, preempt_requested{{ec::stopped, "w"}},
+    machine_after({ranks_started{0}, preempt_requested{{ec::stopped, "w"}},
                    ranks_left{0, "h1 leaves"}});
   auto end = machine.apply(group_stopped{0});
   EXPECT_EQ(outcome_of(end), "preempted end");
@@ -222,7 +222,7 @@ TEST(run_state_machine_test, waits_if_ranks_fail_again_without_a_report) {
   run_state_machine machine{failure_policy{endless, [] { return 0.0; }}};
   machine.begin();
   auto fail = [&machine](std::uint64_t attempt) {
-    EXPECT_TRUE(machine.apply(group_started{attempt}));
+    EXPECT_TRUE(machine.apply(ranks_started{attempt}));
     EXPECT_TRUE(machine.apply(ranks_failed{attempt, failed({0})}));
     auto action = machine.apply(group_stopped{attempt})->action;
     EXPECT_EQ(action.attempt, attempt + 1);
@@ -282,7 +282,7 @@ TEST(run_state_machine_test, raises_where_no_budget_is_left) {
   auto decision = scheduling.apply(group_start_failed{0, start_error});
   EXPECT_EQ(outcome_of(decision), stop);
   EXPECT_EQ(decision->action.reason, start_error);
-  auto running = machine_after({group_started{0}}, {0, 0});
+  auto running = machine_after({ranks_started{0}}, {0, 0});
   decision = running.apply(ranks_failed{0, failed({1})});
   EXPECT_EQ(outcome_of(decision), stop);
   EXPECT_EQ(decision->action.reason.code, ec::rank_failed);
@@ -297,12 +297,12 @@ TEST(run_state_machine_test, CTRL_1_starts_the_first_group_when_it_begins) {
   EXPECT_EQ(decision.to, run_state::scheduling);
   EXPECT_EQ(decision.action.what, action_kind::start_group);
   EXPECT_EQ(decision.action.attempt, 0u);
-  EXPECT_EQ(machine.apply(group_started{0})->to, run_state::running);
+  EXPECT_EQ(machine.apply(ranks_started{0})->to, run_state::running);
 }
 
 // The thread that keeps the journal durable may be ahead of the start.
 TEST(run_state_machine_test, a_run_that_ended_before_it_begins_has_no_group) {
-  for (run_event event : {run_event{run_events::run_failed{disk_error}},
+  for (run_event event : {run_event{run_events::fatal_failure{disk_error}},
                           run_event{stop_requested{}}}) {
     run_state_machine machine{endless};
     EXPECT_EQ(outcome_of(machine.apply(event)), stop);
@@ -317,7 +317,7 @@ TEST(run_state_machine_test, a_run_that_ended_before_it_begins_has_no_group) {
 }
 
 TEST(run_state_machine_test, CTRL_2_failed_ranks_restart_the_group) {
-  auto machine = machine_after({group_started{0}});
+  auto machine = machine_after({ranks_started{0}});
   auto stopping = machine.apply(ranks_failed{0, failed({1})});
   EXPECT_EQ(stopping->to, run_state::restarting);
   EXPECT_EQ(stopping->action.attempt, 0u);
@@ -326,7 +326,7 @@ TEST(run_state_machine_test, CTRL_2_failed_ranks_restart_the_group) {
   EXPECT_EQ(start->from, run_state::restarting);
   EXPECT_EQ(outcome_of(start), "scheduling start_group");
   EXPECT_EQ(start->action.attempt, 1u);
-  EXPECT_EQ(machine.apply(group_started{1})->to, run_state::running);
+  EXPECT_EQ(machine.apply(ranks_started{1})->to, run_state::running);
 }
 
 TEST(run_state_machine_test,
@@ -337,19 +337,19 @@ TEST(run_state_machine_test,
   EXPECT_EQ(later->action.delay, failure_policy::delay.first);
   EXPECT_EQ(later->action.reason, start_error);
   EXPECT_EQ(machine.apply(wait_over{1})->to, run_state::scheduling);
-  EXPECT_EQ(machine.apply(group_started{1})->to, run_state::running);
+  EXPECT_EQ(machine.apply(ranks_started{1})->to, run_state::running);
 }
 
 TEST(run_state_machine_test, CTRL_7_a_failing_callback_ends_the_run_once) {
-  auto machine = machine_after({group_started{0}});
+  auto machine = machine_after({ranks_started{0}});
   error thrown{ec::callback_failed, "callback 1 threw in after_report: x"};
-  EXPECT_EQ(outcome_of(machine.apply(run_events::run_failed{thrown})), stop);
-  EXPECT_EQ(outcome_of(machine.apply(run_events::run_failed{disk_error})),
+  EXPECT_EQ(outcome_of(machine.apply(run_events::fatal_failure{thrown})), stop);
+  EXPECT_EQ(outcome_of(machine.apply(run_events::fatal_failure{disk_error})),
             down);
   auto last = machine.apply(group_stopped{0});
   EXPECT_EQ(last->to, run_state::errored);
   EXPECT_EQ(last->action.reason, thrown); // RSM-5
-  EXPECT_FALSE(machine.apply(run_events::run_failed{thrown}));
+  EXPECT_FALSE(machine.apply(run_events::fatal_failure{thrown}));
 }
 
 TEST(run_state_machine_test,
@@ -361,18 +361,18 @@ TEST(run_state_machine_test,
   EXPECT_EQ(machine.attempt(), 6u);
   EXPECT_FALSE(machine.apply(wait_over{5}));
   EXPECT_EQ(machine.apply(wait_over{6})->action.attempt, 6u);
-  EXPECT_TRUE(machine.apply(group_started{6}));
+  EXPECT_TRUE(machine.apply(ranks_started{6}));
   EXPECT_TRUE(machine.apply(ranks_failed{6, failed({0})}));
   EXPECT_EQ(machine.attempt(), 7u);
   EXPECT_EQ(machine.apply(group_stopped{6})->action.attempt, 7u);
-  EXPECT_TRUE(machine.apply(group_started{7}));
+  EXPECT_TRUE(machine.apply(ranks_started{7}));
   EXPECT_TRUE(machine.apply(stop_requested{}));
   EXPECT_TRUE(machine.apply(group_stopped{7}));
   EXPECT_EQ(machine.attempt(), 7u);
 }
 
 TEST(run_state_machine_test, RSM_3_charges_two_faults_of_one_group_once) {
-  auto machine = machine_after({group_started{0}}, {1, -1});
+  auto machine = machine_after({ranks_started{0}}, {1, -1});
   EXPECT_TRUE(machine.apply(ranks_failed{0, failed({1})}));
   auto second = machine.apply(ranks_failed{0, failed({0, 2})});
   EXPECT_EQ(outcome_of(second), "restarting none");
@@ -392,13 +392,13 @@ TEST(run_state_machine_test,
 }
 
 TEST(run_state_machine_test, a_storage_error_in_the_shutdown_is_the_outcome) {
-  auto machine = machine_after({group_started{0}, ranks_finished{0}});
-  EXPECT_TRUE(machine.apply(run_events::run_failed{disk_error}));
+  auto machine = machine_after({ranks_started{0}, ranks_finished{0}});
+  EXPECT_TRUE(machine.apply(run_events::fatal_failure{disk_error}));
   EXPECT_EQ(machine.apply(group_stopped{0})->to, run_state::errored);
 }
 
 TEST(run_state_machine_test, a_stop_after_the_last_loop_changes_nothing) {
-  auto machine = machine_after({group_started{0}, ranks_finished{0}});
+  auto machine = machine_after({ranks_started{0}, ranks_finished{0}});
   EXPECT_TRUE(machine.apply(stop_requested{}));
   auto end = machine.apply(group_stopped{0});
   EXPECT_EQ(outcome_of(end), "finished end");
@@ -407,7 +407,7 @@ TEST(run_state_machine_test, a_stop_after_the_last_loop_changes_nothing) {
 
 TEST(run_state_machine_test, a_stop_while_the_group_ends_is_not_sent_twice) {
   auto machine =
-    machine_after({group_started{0}, ranks_failed{0, failed({0})}});
+    machine_after({ranks_started{0}, ranks_failed{0, failed({0})}});
   EXPECT_EQ(outcome_of(machine.apply(stop_requested{})), down);
   auto last = machine.apply(group_stopped{0});
   EXPECT_EQ(last->to, run_state::aborted);

@@ -128,10 +128,10 @@ void worker_group_state::watch_start() {
     auto limit = duration_text(args.plan.start_timeout);
     for (auto rank : attempt->tracker.not_ready())
       attempt->tracker.timed_out(
-        rank,
-        attempt->tracker.pid(rank) == 0
-          ? "was not started within " + limit + ": its spawner did not answer"
-          : "was not up " + limit + " after its launch");
+        rank, attempt->tracker.pid(rank) == 0
+                ? concat("was not started within ", limit,
+                         ": its spawner did not answer")
+                : concat("was not up ", limit, " after its launch"));
     on_failure();
   });
 }

@@ -165,12 +165,12 @@ run_summary summary_of(const result& x, std::uint64_t reports,
 }
 
 std::string to_string(const run_summary& x) {
-  auto text = x.name + ' ' + std::string{to_string(x.outcome)} + ": "
-              + counted(x.reports, "report") + " in "
-              + counted(x.attempts, "attempt") + ", "
-              + elapsed_text(x.elapsed_s) + '\n';
+  auto text =
+    concat(x.name, ' ', to_string(x.outcome), ": ",
+           counted(x.reports, "report"), " in ", counted(x.attempts, "attempt"),
+           ", ", elapsed_text(x.elapsed_s), '\n');
   auto line = [&text](const std::string& label, const std::string& value) {
-    text += "  " + label + hanging(value, label.size() + 2) + '\n';
+    text += concat("  ", label, hanging(value, label.size() + 2), '\n');
   };
   if (x.reason)
     line("error: ", x.reason.message);

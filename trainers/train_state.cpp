@@ -41,9 +41,9 @@ std::string missing_text(const std::string& name, const fs::path& folder) {
   auto name_of = [&](const fs::path& x) {
     return x.lexically_relative(folder).generic_string();
   };
-  return "no '" + name + "' of this type was saved there, but "
-         + joined(*files | std::views::take(most), ", ", name_of)
-         + (files->size() > most ? ", ..." : "");
+  return concat("no '", name, "' of this type was saved there, but ",
+                joined(*files | std::views::take(most), ", ", name_of),
+                files->size() > most ? ", ..." : "");
 }
 
 } // namespace

@@ -170,9 +170,9 @@ sink_result comet_rest::send(const comet_message& x) {
 
 sink_result comet_rest::send_asset(const comet_message& x) {
   auto name = x.name + (x.is_image ? ".png" : "");
-  auto url = "upload-asset?experimentKey=" + percent_encoded(key_)
-             + "&fileName=" + percent_encoded(name)
-             + "&type=" + (x.is_image ? "image" : "asset");
+  auto url = concat("upload-asset?experimentKey=", percent_encoded(key_),
+                    "&fileName=", percent_encoded(name),
+                    "&type=", x.is_image ? "image" : "asset");
   if (x.step)
     url += concat("&step=", *x.step);
   http_part part;

@@ -192,9 +192,9 @@ comet_sink::offline(const tracked_run& run) const {
              : settings.api_key.empty()
                ? "COMET_API_KEY is not set and ~/.comet.config has no api_key"
                : "the run had no COMET_API_KEY";
-  return offline_files{"written to" + names + ", not uploaded: " + why
-                         + "; next: COMET_API_KEY=<key> comet upload" + names
-                         + ", then remove them",
+  return offline_files{concat("written to", names, ", not uploaded: ", why,
+                              "; next: COMET_API_KEY=<key> comet upload", names,
+                              ", then remove them"),
                        wanted};
 }
 

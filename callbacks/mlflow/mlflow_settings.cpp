@@ -66,14 +66,14 @@ expected<mlflow_settings> tree_at(const std::string& address) {
   }
   if (auto server = server_without_scheme(address); !server.empty())
     return failure(ec::invalid_config,
-                   std::string{address_name} + " is '" + server
-                     + "': for a server write http://" + server
-                     + ", for a folder of that name ./" + server);
+                   concat(address_name, " is '", server,
+                          "': for a server write http://", server,
+                          ", for a folder of that name ./", server));
   if (auto scheme = scheme_with_colon(address); !scheme.empty())
     return failure(ec::invalid_config,
-                   std::string{address_name} + " begins with '" + scheme
-                     + "': the address of a server begins with http:// or "
-                       "https://, that of a folder with file: or ./");
+                   concat(address_name, " begins with '", scheme,
+                          "': the address of a server begins with http:// or "
+                          "https://, that of a folder with file: or ./"));
   return tree_in(address);
 }
 
@@ -128,18 +128,18 @@ expected<mlflow_settings> databricks_at(const std::string& address,
   }
   if (!complete()) {
     auto found = look_up(file);
-    auto state = !found            ? " (" + found.error().message + ")"
+    auto state = !found            ? concat(" (", found.error().message, ')')
                  : found->exists() ? std::string{}
                                    : ", which does not exist";
     return failure(
       ec::invalid_config,
-      "no credentials for MLflow on Databricks: set DATABRICKS_HOST and "
-      "DATABRICKS_TOKEN (or DATABRICKS_CLIENT_ID and "
-      "DATABRICKS_CLIENT_SECRET), or have host and token under ["
-        + section + "] of "
-        + (file.empty() ? "~/.databrickscfg" : file.string()) + state
-        + " (DATABRICKS_CONFIG_FILE and DATABRICKS_CONFIG_PROFILE choose "
-          "others)");
+      concat("no credentials for MLflow on Databricks: set DATABRICKS_HOST and "
+             "DATABRICKS_TOKEN (or DATABRICKS_CLIENT_ID and "
+             "DATABRICKS_CLIENT_SECRET), or have host and token under [",
+             section, "] of ",
+             file.empty() ? "~/.databrickscfg" : file.string(), state,
+             " (DATABRICKS_CONFIG_FILE and DATABRICKS_CONFIG_PROFILE choose "
+             "others)"));
   }
   TROUPE_TRY(
     auto server,

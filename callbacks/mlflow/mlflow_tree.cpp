@@ -168,15 +168,16 @@ expected<fs::path> mlflow_tree::experiment_folder() {
     if (meta.empty() || !is_it)
       continue;
     if (meta["lifecycle_stage"] == "deleted")
-      return failure(ec::invalid_config, "MLflow's experiment '" + meta["name"]
-                                           + "' in " + root_.string()
-                                           + " is deleted");
+      return failure(ec::invalid_config,
+                     concat("MLflow's experiment '", meta["name"], "' in ",
+                            root_.string(), " is deleted"));
     experiment_id_ = meta["experiment_id"];
     return folder;
   }
   if (!wanted_id.empty())
-    return failure(ec::invalid_config, "there is no experiment " + wanted_id
-                                         + " in " + root_.string());
+    return failure(
+      ec::invalid_config,
+      concat("there is no experiment ", wanted_id, " in ", root_.string()));
   return make_experiment(experiment_id_of(run_.experiment), run_.experiment);
 }
 
@@ -236,8 +237,8 @@ expected<void> mlflow_tree::write_meta(run_status_kind status,
   for (std::string line; std::getline(lines, line);)
     if (!line.starts_with("status:") && !line.starts_with("end_time:"))
       meta += line + '\n';
-  return replace_file(file,
-                      meta + "end_time: " + end + "\nstatus: " + number + '\n');
+  return replace_file(
+    file, concat(meta, "end_time: ", end, "\nstatus: ", number, '\n'));
 }
 
 std::string mlflow_tree::new_meta(const std::string& status,

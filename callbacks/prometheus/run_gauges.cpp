@@ -30,8 +30,8 @@ std::string escaped(std::string_view text, bool quotes) {
 void prometheus_text::family(std::string_view name, std::string_view type,
                              std::string_view help) {
   family_ = name;
-  text_ += "# HELP " + family_ + " " + escaped(help, false) + "\n";
-  text_ += "# TYPE " + family_ + " " + std::string{type} + "\n";
+  text_ += concat("# HELP ", family_, ' ', escaped(help, false), '\n');
+  text_ += concat("# TYPE ", family_, ' ', type, '\n');
 }
 
 void prometheus_text::sample(const labels& of, double value,

@@ -92,16 +92,16 @@ expected<void> check_given(const std::string& tracker, const document& defaults,
     if (!defaults.contains(name) && !in_folder.contains(name)) {
       auto known =
         joined(defaults.items(), ", ", [](auto& x) { return x.key(); });
-      return failure(ec::invalid_argument, "tracker " + tracker
-                                             + " has no option " + name
-                                             + "; it has " + known);
+      return failure(ec::invalid_argument,
+                     concat("tracker ", tracker, " has no option ", name,
+                            "; it has ", known));
     }
     auto& like = like_which(defaults, in_folder, name);
     auto value = parsed(text, like);
     if (value.is_null())
       return failure(ec::invalid_argument,
-                     "option " + name + " of tracker " + tracker + " takes "
-                       + type_name(like) + ", not '" + text + "'");
+                     concat("option ", name, " of tracker ", tracker, " takes ",
+                            type_name(like), ", not '", text, '\''));
     auto alone = document::object();
     alone[name] = value;
     if (auto made = make_sink(tracker, alone.dump()); !made)

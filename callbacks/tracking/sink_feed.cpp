@@ -144,9 +144,9 @@ expected<void> sink_feed::find_place() {
   fs::rename(path, aside, code);
   if (code)
     return tl::unexpected{storage_error("rename", path, code.value())};
-  note_("tracker " + target_->name()
-        + " gets the run from the beginning again: " + saved.error().message
-        + ", and is kept as " + aside.string());
+  note_(concat("tracker ", target_->name(),
+               " gets the run from the beginning again: ",
+               saved.error().message, ", and is kept as ", aside.string()));
   return {};
 }
 
@@ -315,16 +315,17 @@ sink_feed::fail(error reason, clock::time_point now,
                 std::optional<std::chrono::seconds> asked) {
   reason.message = redacted(reason.message);
   if (!trouble_)
-    note_("tracker " + target_->name()
-          + " does not take records at present, and is tried again: "
-          + reason.message);
+    note_(concat("tracker ", target_->name(),
+                 " does not take records at present, and is tried again: ",
+                 reason.message));
   trouble_ = std::move(reason);
   return now + retry_.next(asked);
 }
 
 expected<void> sink_feed::reject(const tracker_record& x, const error& reason) {
-  note_("tracker " + target_->name() + " refused a record, which is kept in "
-        + file(".rejected.jsonl").string() + ": " + redacted(reason.message));
+  note_(
+    concat("tracker ", target_->name(), " refused a record, which is kept in ",
+           file(".rejected.jsonl").string(), ": ", redacted(reason.message)));
   TROUPE_TRY(auto lines, line_reader::open(run_.path / run_layout::journal,
                                            position_.offset));
   std::string text;

@@ -13,6 +13,7 @@
 #include "troupe/runtime/counted.hpp"
 #include "troupe/runtime/process/threads.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
+#include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
 
@@ -52,13 +53,13 @@ std::string unsent_text(const sink_feed& feed) {
   }
   auto file = feed.target().file();
   if (!unsent)
-    return text + (file.empty() ? "" : file + " may be incomplete, ")
-           + "what is unsent cannot be counted (" + unsent.error().message
-           + "); where the journal has records, "
-           + who_sends_the_rest(feed.target());
-  text += (file.empty() ? "" : file + " is incomplete, ")
-          + counted(*unsent, "record") + (*unsent == 1 ? " is" : " are")
-          + " unsent";
+    return concat(text, file.empty() ? "" : file + " may be incomplete, ",
+                  "what is unsent cannot be counted (", unsent.error().message,
+                  "); where the journal has records, ",
+                  who_sends_the_rest(feed.target()));
+  text += concat(file.empty() ? "" : file + " is incomplete, ",
+                 counted(*unsent, "record"), *unsent == 1 ? " is" : " are",
+                 " unsent");
   if (auto& trouble = feed.trouble())
     text += " (" + trouble.message + ')';
   return text + "; " + who_sends_the_rest(feed.target());

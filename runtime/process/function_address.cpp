@@ -75,10 +75,10 @@ expected<const void*> resolve(const function_address& address,
                           ", was loaded under another name"));
   if (found->build_id != address.build_id)
     return failure(ec::invalid_config,
-                   readable(address.module) + " has build id "
-                     + or_none(found->build_id) + " here, but " + name
-                     + " comes from build id " + or_none(address.build_id)
-                     + "; start every process from the same build");
+                   concat(readable(address.module), " has build id ",
+                          or_none(found->build_id), " here, but ", name,
+                          " comes from build id ", or_none(address.build_id),
+                          "; start every process from the same build"));
   if (!found->has_code_at(found->base + address.offset))
     return failure(ec::invalid_config,
                    concat(readable(address.module), " has no code at offset ",

@@ -112,10 +112,10 @@ expected<void> rank_barrier::check_ended() const {
     return {};
   return failure(
     ec::rank_failed,
-    rank_list(ended)
-      + (ended.size() == 1 ? " ended its loop" : " ended their loops") + ", "
-      + rank_list(wait->waiting)
-      + (wait->waiting.size() == 1 ? " waits" : " wait") + " in " + wait->what);
+    concat(rank_list(ended),
+           ended.size() == 1 ? " ended its loop" : " ended their loops", ", ",
+           rank_list(wait->waiting),
+           wait->waiting.size() == 1 ? " waits" : " wait", " in ", wait->what));
 }
 
 namespace {

@@ -66,14 +66,15 @@ expected<void> check_parts(const report_batch& x) {
     for (auto& file : x.parts[rank]->files) {
       auto [i, added] = owner.emplace(file.path, rank);
       if (!added)
-        return failure(
-          ec::conflict,
-          report_name(x) + ": "
-            + (i->second == rank
-                 ? concat("rank ", rank, " adds ")
-                 : concat("rank ", i->second, " and rank ", rank, " both add "))
-            + in_quotes(file.path) + (i->second == rank ? " twice to " : " to ")
-            + "checkpoint " + in_quotes(x.parts[rank]->name));
+        return failure(ec::conflict,
+                       concat(report_name(x), ": ",
+                              i->second == rank
+                                ? concat("rank ", rank, " adds ")
+                                : concat("rank ", i->second, " and rank ", rank,
+                                         " both add "),
+                              in_quotes(file.path),
+                              i->second == rank ? " twice to " : " to ",
+                              "checkpoint ", in_quotes(x.parts[rank]->name)));
     }
   }
   return check_folders(x, owner);

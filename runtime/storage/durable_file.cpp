@@ -91,8 +91,8 @@ bool may_pass(int code) noexcept {
 }
 
 error storage_error(std::string_view action, const fs::path& path, int code) {
-  return {ec::storage, "cannot " + std::string{action} + ' ' + path.string()
-                         + ": " + std::generic_category().message(code)};
+  return {ec::storage, concat("cannot ", action, ' ', path.string(), ": ",
+                              std::generic_category().message(code))};
 }
 
 expected<file_status> look_up_at(int above, const fs::path& name,
@@ -159,7 +159,7 @@ expected<unique_fd> open_file(const fs::path& path, int flags,
                               std::string_view action) {
   if ((flags & (O_ACCMODE | O_CREAT)) != O_RDONLY)
     return open_own_file(AT_FDCWD, path.c_str(), flags, ec::storage,
-                         "cannot " + std::string{action} + ' ' + path.string());
+                         concat("cannot ", action, ' ', path.string()));
   return open_to_read_at(AT_FDCWD, path, path, flags, action);
 }
 
@@ -175,8 +175,8 @@ expected<unique_fd> open_to_read_at(int above, const fs::path& name,
   if (!file || ::fstat(fd, &found) != 0)
     return storage_failure(action, path, errno);
   if (S_ISFIFO(found.st_mode))
-    return failure(ec::storage, "cannot " + std::string{action} + ' '
-                                  + path.string() + ": it is a pipe");
+    return failure(ec::storage, concat("cannot ", action, ' ', path.string(),
+                                       ": it is a pipe"));
   ::fcntl(fd, F_SETFL, 0); // A child may get it as standard input.
   return file;
 }

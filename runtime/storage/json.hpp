@@ -14,6 +14,7 @@
 #include "troupe/runtime/enum_value.hpp"
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/metrics/packed_metrics.hpp"
+#include "troupe/runtime/text.hpp"
 
 // For sources only: the JSON library stays out of headers that others include.
 
@@ -87,7 +88,7 @@ public:
   object_writer& field(std::string_view name, const T& x) {
     begin(name);
     if constexpr (std::is_integral_v<T>)
-      out_ += std::to_string(x);
+      append_number(out_, x);
     else if constexpr (std::is_convertible_v<const T&, std::string_view>)
       append(out_, std::string_view{x});
     else

@@ -65,8 +65,8 @@ expected<void> checkpoint_store::recover_unknown(const std::string& name,
   auto latest = registry_.latest();
   if (is_copy || (latest && x.index <= latest->index)) {
     note("checkpoint_unknown", name,
-         is_copy ? "it is a copy of checkpoint '" + x.name + "' of run '"
-                     + x.run_name + "'"
+         is_copy ? concat("it is a copy of checkpoint '", x.name, "' of run '",
+                          x.run_name, '\'')
                  : "the run's state does not name it");
     return {};
   }

@@ -269,16 +269,16 @@ void checkpoint_store::note_unscored(const kept_checkpoint& x) {
   auto any_scored = std::ranges::any_of(registry_.all(), [&](auto& other) {
     return rule.score(other).has_value();
   });
-  note("checkpoint_unscored", x.data.name(),
-       "checkpoint_score_attribute is '" + wanted + "', and rank 0's report "
-         + (value ? "has '"
-                      + std::string{cut_text(to_string(*value), max_shown_name)}
-                      + "' under that name, which is not a number"
-                  : "has no such number")
-         + (numbers.empty() ? "; it has none"
-                            : "; it has " + listed(numbers, max_event_names))
-         + (any_scored ? "; it ranks below those that have one"
-                       : "; no checkpoint has one, so the newest are kept"));
+  note(
+    "checkpoint_unscored", x.data.name(),
+    concat("checkpoint_score_attribute is '", wanted, "', and rank 0's report ",
+           value ? concat("has '", cut_text(to_string(*value), max_shown_name),
+                          "' under that name, which is not a number")
+                 : "has no such number",
+           numbers.empty() ? "; it has none"
+                           : "; it has " + listed(numbers, max_event_names),
+           any_scored ? "; it ranks below those that have one"
+                      : "; no checkpoint has one, so the newest are kept"));
 }
 
 void checkpoint_store::note_unlisted_files(const kept_checkpoint& x,

@@ -74,9 +74,9 @@ expected<reported_checkpoint> result::best_checkpoint(const std::string& metric,
   }
   if (!best)
     return failure(ec::invalid_argument,
-                   "no checkpoint of " + path.string()
-                     + " has a numeric metric '" + metric
-                     + "'; they have: " + known_numbers(best_checkpoints));
+                   concat("no checkpoint of ", path.string(),
+                          " has a numeric metric '", metric,
+                          "'; they have: ", known_numbers(best_checkpoints)));
   return *best;
 }
 

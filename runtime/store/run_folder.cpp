@@ -67,8 +67,8 @@ expected<held_folder> open_run_folder(const fs::path& path) {
 }
 
 tl::unexpected<error> refuse_two_at_once(const fs::path& run) {
-  return failure(ec::conflict, "another driver is taking the run "
-                                 + run.string() + " at this moment");
+  return failure(ec::conflict, concat("another driver is taking the run ",
+                                      run.string(), " at this moment"));
 }
 
 bool is_same_state(const struct stat& a, const struct stat& b) noexcept {
@@ -195,8 +195,8 @@ expected<void> run_folder::take_lock() {
   if (!taken.lock)
     return failure(
       ec::conflict,
-      "the run " + folder_.path().string() + " is held by "
-        + (taken.holder.empty() ? "another process" : taken.holder));
+      concat("the run ", folder_.path().string(), " is held by ",
+             taken.holder.empty() ? "another process" : taken.holder));
   lock_ = std::move(taken.lock);
   failpoint("lock.written");
   return {};
@@ -213,10 +213,10 @@ expected<void> run_folder::refuse_held_claims() const {
       read_open_file(claim.file(), attempts_.path() / name, max_claim_bytes);
     auto who = text ? process_from_line(*text) : std::nullopt;
     return failure(ec::conflict,
-                   "the run " + path().string() + " is held by "
-                     + (who ? to_string(*who) : "another process")
-                     + ", which is at attempt " + name
-                     + "; the run's file 'lock' was removed under it");
+                   concat("the run ", path().string(), " is held by ",
+                          who ? to_string(*who) : "another process",
+                          ", which is at attempt ", name,
+                          "; the run's file 'lock' was removed under it"));
   }
   return {};
 }
@@ -339,10 +339,10 @@ expected<void> run_folder::check() const {
       storage_error("look up", attempts_.path() / claim_name_, code)};
   if (auto there = folder_.is_at_its_path(); there && !*there)
     return oust(gone_error("the run's folder", path()));
-  return oust({ec::conflict, "the run " + path().string() + " was taken by "
-                               + holder() + ": the claim attempts/"
-                               + claim_name_
-                               + " is gone, and this driver writes no more"});
+  return oust(
+    {ec::conflict, concat("the run ", path().string(), " was taken by ",
+                          holder(), ": the claim attempts/", claim_name_,
+                          " is gone, and this driver writes no more")});
 }
 
 expected<void> run_folder::check_all() const {

@@ -177,9 +177,9 @@ std::string pairs_text(const std::vector<std::pair<std::string, cell>>& pairs) {
   for (auto& x : pairs)
     width = std::max(width, x.first.size());
   for (auto& [name, value] : pairs)
-    out += "  " + painted(name, color::dim)
-           + std::string(width - name.size() + 2, ' ')
-           + painted(one_line(value.text), value.paint) + '\n';
+    out += concat("  ", painted(name, color::dim),
+                  std::string(width - name.size() + 2, ' '),
+                  painted(one_line(value.text), value.paint), '\n');
   return out;
 }
 

@@ -172,10 +172,10 @@ namespace {
 
 tl::unexpected<error> refuse_sweep(const fs::path& path) {
   return failure(ec::invalid_argument,
-                 path.string()
-                   + " is a sweep, and not a run: troupe show lists its "
-                     "trials, which are named as in "
-                   + path.filename().string() + '/' + trial_name(0));
+                 concat(path.string(),
+                        " is a sweep, and not a run: troupe show lists its "
+                        "trials, which are named as in ",
+                        path.filename().string(), '/', trial_name(0)));
 }
 
 /// Where the run *given* was looked for in vain, and how near names begin

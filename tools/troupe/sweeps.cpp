@@ -51,8 +51,8 @@ std::string range_text(const json_object& x) {
     return result;
   }
   result = x.contains("low")
-             ? text("low") + " to " + text("high")
-             : "integers " + text("first") + " to " + text("last");
+             ? concat(text("low"), " to ", text("high"))
+             : concat("integers ", text("first"), " to ", text("last"));
   return x.contains("scale") ? result + ", log" : result;
 }
 

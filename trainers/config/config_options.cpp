@@ -91,8 +91,8 @@ std::string type_text(const config_shape& x) {
     case config_kind::choice:
       return joined(x.names, "|");
     case config_kind::list:
-      return "list of " + type_text(x.parts[0])
-             + (x.size ? ", " + std::to_string(*x.size) + " of them" : "");
+      return concat("list of ", type_text(x.parts[0]),
+                    x.size ? concat(", ", *x.size, " of them") : "");
     case config_kind::table:
       return "JSON object of " + type_text(x.parts[0]);
     case config_kind::group:
@@ -120,10 +120,10 @@ std::string help_text(const std::vector<config_option>& all,
   result += "\n";
   for (auto& x : all) {
     auto type = type_text(*x.shape);
-    result += "  --" + x.name + std::string(width - x.name.size() + 2, ' ')
-              + type
-              + std::string(type.size() < types ? types - type.size() : 0, ' ')
-              + "  [" + default_text(x) + "]\n";
+    result +=
+      concat("  --", x.name, std::string(width - x.name.size() + 2, ' '), type,
+             std::string(type.size() < types ? types - type.size() : 0, ' '),
+             "  [", default_text(x), "]\n");
   }
   result += "\nA field can also come from a JSON file (--config FILE)";
   if (!environment.empty() && !all.empty())

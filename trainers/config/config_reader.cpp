@@ -191,10 +191,10 @@ expected<config_value> group_from_json(const config_shape& x, const place& at,
     return misfit(at.text(), x, given.dump());
   for (auto& [name, value] : given.items())
     if (std::ranges::find(x.names, name) == x.names.end())
-      return failure(ec::invalid_config,
-                     at.where + ": there is no field '" + at.below(name).name
-                       + "'"
-                       + near_names(name, {x.names.begin(), x.names.end()}));
+      return failure(
+        ec::invalid_config,
+        concat(at.where, ": there is no field '", at.below(name).name, '\'',
+               near_names(name, {x.names.begin(), x.names.end()})));
   config_value::table all;
   for (std::size_t i = 0; i < x.names.size(); ++i) {
     auto& name = x.names[i];

@@ -6,6 +6,7 @@
 #include <torch/nn/modules/embedding.h>
 #include <torch/script.h>
 
+#include "troupe/runtime/text.hpp"
 #include "troupe/trainers/torch/data_parallel/data_parallel_options.hpp"
 
 namespace troupe::internal {
@@ -203,8 +204,8 @@ std::string problem_of(const model_tensors& model,
            "hook decides itself in what form gradients travel: set one of them";
   for (auto& name : options.ignored)
     if (!has_tensor(model, name))
-      return "data_parallel_options::ignored has " + name + ", but model "
-             + model.model + " has no parameter or buffer of that name";
+      return concat("data_parallel_options::ignored has ", name, ", but model ",
+                    model.model, " has no parameter or buffer of that name");
   return {};
 }
 
@@ -218,9 +219,10 @@ std::string problem_of(const model_tensors& model,
   auto& first = trained.front();
   for (auto& x : trained)
     if (x.tensor.device() != first.tensor.device())
-      return "parameters of model " + model.model + " lie on several devices: "
-             + first.name + " on " + first.tensor.device().str() + ", " + x.name
-             + " on " + x.tensor.device().str();
+      return concat("parameters of model ", model.model,
+                    " lie on several devices: ", first.name, " on ",
+                    first.tensor.device().str(), ", ", x.name, " on ",
+                    x.tensor.device().str());
   return problem_of(model, options);
 }
 

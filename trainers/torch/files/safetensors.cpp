@@ -13,6 +13,7 @@
 #include <c10/core/GradMode.h>
 #include <c10/core/ScalarType.h>
 
+#include "troupe/runtime/text.hpp"
 #include "troupe/trainers/torch/files/safetensors_header.hpp"
 #include "troupe/trainers/torch/files/whole_file.hpp"
 #include "troupe/trainers/train_context.hpp"
@@ -117,9 +118,9 @@ void save_safetensors(const fs::path& path, const tensor_map& tensors,
     auto dtype = safetensors_name(host.scalar_type());
     if (!dtype)
       throw train_error{
-        {ec::unsupported, "tensor '" + name + "' has the data type "
-                            + c10::toString(host.scalar_type())
-                            + ", which safetensors does not know"}};
+        {ec::unsupported, concat("tensor '", name, "' has the data type ",
+                                 c10::toString(host.scalar_type()),
+                                 ", which safetensors does not know")}};
     if (name == "__metadata__")
       throw train_error{{ec::invalid_argument,
                          "no tensor can be called __metadata__ in a "

@@ -118,7 +118,7 @@ public:
   }
 
   void complain(const std::string& name, const std::string& why) {
-    problems_ += "; " + prefix_ + name + ' ' + why;
+    problems_ += concat("; ", prefix_, name, ' ', why);
   }
 
   bool fits() const { return problems_.empty(); }

@@ -188,7 +188,7 @@ TEST_P(changes_around_a_join, state_that_differs_is_refused_at_a_joins_end) {
   });
 }
 
-TEST_P(changes_around_a_join, state_that_differs_is_refused_after_a_rebuild) {
+TEST_P(changes_around_a_join, differing_state_is_refused_until_weights_agree) {
   on_ranks([](rank_of_test& self) {
     subject<mlp> it{self};
     auto step = [&](int number) {
@@ -196,15 +196,20 @@ TEST_P(changes_around_a_join, state_that_differs_is_refused_after_a_rebuild) {
       it.backward(number);
       it.optimizer.step();
     };
-    step(0);
-    if (self.rank == 0)
-      it.optimizer.step(); // alone
-    model_access::ddp(it.model).rebuild(self.group(1), true);
-    step(1);
-    for (auto& message : {refusal([&] { step(2); }), refusal([&] { step(2); }),
+    it.model.join([&] {
+      for (int i = 0; i < 1 + self.rank; ++i)
+        step(i);
+    });
+    step(5);
+    for (auto& message : {refusal([&] { step(6); }), refusal([&] { step(6); }),
                           refusal([&] { it.run.report(); })})
       check(names_the_remedy(message), message);
-    model_access::ddp(it.model).rebuild(self.group(), true);
+    {
+      at::NoGradGuard no_grad;
+      for (auto& x : it.model.parameters())
+        x.fill_(0.1);
+    }
+    it.model.check_replicas();
     it.run.report();
   });
 }
@@ -216,14 +221,21 @@ void step_plainly(subject<mlp>& it, int number) {
   torch::optim::SGD{it.model.parameters(), {0.1}}.step();
 }
 
+/// Copies weights: the ranks compare them after their next step.
+void join_unevenly(subject<mlp>& it) {
+  it.model.join([&] {
+    for (int i = 0; i < 1 + it.self.rank; ++i)
+      step_plainly(it, i);
+  });
+}
+
 // The reductions were made: others compare weights at their next forward.
 TEST_P(changes_around_a_join, a_backward_that_failed_here_is_compared_by_all) {
   on_ranks([](rank_of_test& self) {
     subject<mlp> it{self};
-    step_plainly(it, 0);
-    model_access::ddp(it.model).rebuild(self.group(1), true);
+    join_unevenly(it);
     if (self.rank + 1 < self.size) {
-      step_plainly(it, 1);
+      step_plainly(it, 3);
     } else {
       it.model.zero_grad();
       auto loss = it.model.forward(torch::ones({4, 20})).mean();
@@ -243,7 +255,7 @@ TEST_P(changes_around_a_join, a_backward_that_failed_here_is_compared_by_all) {
       check(failed, "backward did not fail");
       it.model.zero_grad();
     }
-    auto message = refusal([&] { step_plainly(it, 2); });
+    auto message = refusal([&] { step_plainly(it, 4); });
     check(message.find("differs from that of rank 0") != std::string::npos,
           message);
   });
@@ -252,10 +264,7 @@ TEST_P(changes_around_a_join, a_backward_that_failed_here_is_compared_by_all) {
 TEST_P(changes_around_a_join, a_forward_that_is_tried_again_compares_nothing) {
   on_ranks([](rank_of_test& self) {
     subject<mlp> it{self};
-    it.model.join([&] {
-      for (int i = 0; i < 1 + self.rank; ++i)
-        step_plainly(it, i);
-    });
+    join_unevenly(it);
     if (self.rank + 1 == self.size) {
       auto failed = false;
       try {
@@ -271,30 +280,6 @@ TEST_P(changes_around_a_join, a_forward_that_is_tried_again_compares_nothing) {
   });
 }
 
-TEST_P(changes_around_a_join, who_joins_a_rebuild_compares_when_others_do) {
-  on_ranks([](rank_of_test& self) {
-    subject<mlp> it{self};
-    auto step = [&](auto& model, auto& optimizer, int number) {
-      model.zero_grad();
-      model.forward(samples(batch, number).first).square().mean().backward();
-      optimizer.step();
-    };
-    step(it.model, it.optimizer, 0);
-    if (self.rank == 0) {
-      model_access::ddp(it.model).rebuild(self.group(1), true);
-      step(it.model, it.optimizer, 1);
-      auto message = refusal([&] { step(it.model, it.optimizer, 2); });
-      check(names_the_remedy(message), message);
-    } else {
-      auto model = make_ddp(seeded<mlp>(self.rank), self.group(1));
-      torch::optim::SGD optimizer{model.parameters(), sgd()};
-      step(model, optimizer, 1);
-      auto message = refusal([&] { step(model, optimizer, 2); });
-      check(names_the_remedy(message), message);
-    }
-  });
-}
-
 TEST_P(changes_around_a_join, weights_of_a_hook_or_without_a_check_may_differ) {
   on_ranks([](rank_of_test& self) {
     std::vector<data_parallel_options> ways(2);
@@ -304,10 +289,7 @@ TEST_P(changes_around_a_join, weights_of_a_hook_or_without_a_check_may_differ) {
     };
     for (auto& options : ways) {
       subject<mlp> it{self, options};
-      it.model.join([&] {
-        for (int i = 0; i < 1 + self.rank; ++i)
-          step_plainly(it, i);
-      });
+      join_unevenly(it);
       step_plainly(it, 3);
       {
         at::NoGradGuard no_grad;
@@ -323,9 +305,8 @@ TEST_P(changes_around_a_join, weights_of_a_hook_or_without_a_check_may_differ) {
 TEST_P(changes_around_a_join, optimizers_are_not_blamed_for_other_differences) {
   on_ranks([](rank_of_test& self) {
     subject<mlp> it{self};
-    step_plainly(it, 0);
-    model_access::ddp(it.model).rebuild(self.group(1), true);
-    step_plainly(it, 1);
+    join_unevenly(it);
+    step_plainly(it, 3);
     {
       at::NoGradGuard no_grad;
       it.model->first->weight.add_(self.rank);

@@ -36,13 +36,14 @@ struct towers : torch::nn::Module {
 };
 
 /// How the Reducer comes to be another one.
-enum class change { freezes, unfreezes, rebuilds };
+enum class change { freezes, unfreezes, prepares_again };
 
 // The layer of the window's first part has no gradient in its last part.
 TEST_P(gradients_kept_on_a_rank, are_averaged_if_the_trained_layers_change) {
   for (auto views : {false, true})
     for (auto inside : {false, true})
-      for (auto how : {change::freezes, change::unfreezes, change::rebuilds})
+      for (auto how :
+           {change::freezes, change::unfreezes, change::prepares_again})
         on_ranks([=](rank_of_test& self) {
           data_parallel_options options;
           options.find_unused_parameters = true;
@@ -57,8 +58,8 @@ TEST_P(gradients_kept_on_a_rank, are_averaged_if_the_trained_layers_change) {
               .backward();
           };
           auto change = [&] {
-            if (how == change::rebuilds)
-              model_access::ddp(model).rebuild(self.group(1), false);
+            if (how == change::prepares_again)
+              model = make_ddp(inner, self.group(1), options);
             else
               set_trainable(third, how == change::unfreezes);
           };
@@ -322,7 +323,7 @@ TEST_P(gradients_kept_on_a_rank, allow_weights_to_become_of_another_type) {
             message);
       it.model.zero_grad();
       refusal([&] { it.run.report(); });
-      model_access::ddp(it.model).rebuild(self.group(1), true);
+      it.model.check_replicas();
       it.run.report();
       it.backward();
       check_equal_on_ranks(self, gradients(it.model.module()));

@@ -181,7 +181,7 @@ TEST_P(changing_layers, a_reducer_that_cannot_be_made_ends_the_group) {
     for (auto& message : {refusal(backward), refusal([&] { run.report(); }),
                           refusal([&] { model.check_replicas(); })})
       check(message.find("was dropped") != std::string::npos, message);
-    model_access::ddp(model).rebuild(self.group(1), false);
+    prepare_again(self, run, model, options);
     model.zero_grad();
     backward();
     run.report();

@@ -101,6 +101,17 @@ struct context_of_test {
   std::optional<train_context> context;
 };
 
+/// Prepares the module of *model* again, over the next group of the ranks and
+/// with the weights and gradients that it has.
+template <class Module>
+void prepare_again(rank_of_test& self, context_of_test& run,
+                   data_parallel_model<Module>& model,
+                   data_parallel_options options = {}) {
+  rank_access{*run.context}.data_plane() = std::make_shared<torch_data_plane>(
+    torch_data_plane{self.group(1), at::kCPU});
+  model = prepare_model(*run.context, model.ptr(), std::move(options));
+}
+
 inline std::vector<std::string>
 run_ranks(const placement& where,
           const std::function<void(rank_of_test&)>& body) {

@@ -154,7 +154,7 @@ TEST_P(changing_types, weights_that_one_rank_rounds_are_not_reported) {
             run.report();
           }
           refusal([&] { model.check_replicas(); });
-          model_access::ddp(model).rebuild(self.group(1), true);
+          prepare_again(self, run, model);
           train(2);
           run.report();
           round(*inner); // alike on all ranks

@@ -77,15 +77,15 @@ struct data_parallel_options {
   std::vector<std::string> ignored;
 
   /// Compares the weights of all ranks once after the first step since a `join`
-  /// of ranks with different numbers of steps, and since a `rebuild`. Turn it
-  /// off for ranks on processors of different kinds, whose kernels may round
-  /// differently. Ranks with a `comm_hook` are not compared.
+  /// of ranks with different numbers of steps. Turn it off for ranks on
+  /// processors of different kinds, whose kernels may round differently. Ranks
+  /// with a `comm_hook` are not compared.
   bool check_after_copy = true;
 
   gradient_compression compression = gradient_compression::none;
 
   /// Makes the hook that sums and divides the gradients of a bucket instead of
-  /// the built-in all-reduce; called once for each group, and again if a static
+  /// the built-in all-reduce; called once at the start, and again if a static
   /// graph begins with gradients that are not averaged (`no_sync`), if other
   /// parameters are trained than before, or if they are of another type or on
   /// another device. Not beside a `compression`. A hook with two collectives

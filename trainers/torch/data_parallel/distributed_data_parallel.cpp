@@ -22,12 +22,12 @@ namespace {
 
 using group_ptr = c10::intrusive_ptr<c10d::ProcessGroup>;
 
-constexpr auto remedy = "join() and rebuild() do not copy the state of "
-                        "optimizers, such as momentum or step counts, nor "
-                        "rebuild(group, false) weights; after them, create a "
-                        "new optimizer on all ranks or copy its state "
-                        "from one rank, and make the weights equal again, as "
-                        "with rebuild(group, true)";
+constexpr auto remedy = "join() does not copy the state of optimizers, such as "
+                        "momentum or step counts; after one of ranks with "
+                        "different numbers of steps, create a new optimizer on "
+                        "all ranks or copy its state from one rank, and make "
+                        "the weights equal again, as by loading those of a "
+                        "checkpoint on all ranks";
 
 /// What happened to a parameter, and what to do instead.
 std::pair<const char*, const char*> said_of(change_cause cause) {
@@ -59,7 +59,14 @@ distributed_data_parallel::distributed_data_parallel(
   model_tensors_source source, group_ptr group, data_parallel_options options)
   : source_(std::move(source)), options_(std::move(options)),
     kept_(std::make_shared<kept_gradients>()) {
-  take_group(std::move(group), options_.broadcast_at_start);
+  if (group && group->getSize() > 1) {
+    group_ = std::move(group);
+    on_rank(
+      [&] { start(options_.broadcast_at_start, options_.broadcast_at_start); });
+  } else if (auto problem = problem_of(source_.tensors(), options_);
+             !problem.empty()) {
+    throw_invalid_argument(problem); // what would be refused with a second rank
+  }
 }
 
 distributed_data_parallel::~distributed_data_parallel() {
@@ -67,8 +74,6 @@ distributed_data_parallel::~distributed_data_parallel() {
 }
 
 void distributed_data_parallel::drop() {
-  if (reducer_ && has_failed(*reducer_))
-    kept_->note_failure();
   // The logger reads the reducer while it goes.
   logger_.reset();
   reducer_.reset();
@@ -128,8 +133,9 @@ void distributed_data_parallel::check_backward() const {
 
 void distributed_data_parallel::refuse_if_dropped() const {
   if (dropped_)
-    throw_invalid_argument(
-      "the group was dropped; call `rebuild` to get another one");
+    throw_invalid_argument("the group was dropped after a failure: let its "
+                           "exception leave the train loop, so that the next "
+                           "attempt resumes");
 }
 
 void distributed_data_parallel::check_replicas() {

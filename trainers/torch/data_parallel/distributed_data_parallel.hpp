@@ -55,7 +55,7 @@ private:
 /// gradients during backward, bucket by bucket, and broadcasts buffers before
 /// forward. Knows tensors only; `data_parallel_model` puts a module on top.
 ///
-/// Construction, `forward`, the backward of its output, `join`, `rebuild` and
+/// Construction, `forward`, the backward of its output, `join` and
 /// `broadcast_buffers` are collectives: every rank makes the same calls in the
 /// same order. Without a group, or with one of a single rank, it does nothing.
 ///
@@ -129,7 +129,8 @@ public:
   void broadcast_buffers();
 
   /// Clears the gradients of all parameters, frozen ones too. After a backward
-  /// that failed, forwards may need a `rebuild` on all ranks beside that.
+  /// that failed, forwards may throw all the same: then this object averages
+  /// no gradients any more.
   void zero_grad();
 
   /// Throws `train_error` if gradients arrived since the last forward that were
@@ -143,22 +144,17 @@ public:
   /// Throws `train_error` on every rank if the parameters of one differ from
   /// those of rank 0 in a bit. A collective that reads all parameters once.
   /// `epoch_loop` calls it at the end of each epoch, and a forward after a step
-  /// with gradients of `no_sync`, or after the first step since `rebuild` or
-  /// since a `join` of ranks with different numbers of steps: the latter two
-  /// not with a `comm_hook` or without `check_after_copy`.
+  /// with gradients of `no_sync`, or after the first step since a `join` of
+  /// ranks with different numbers of steps: the latter not with a `comm_hook`
+  /// or without `check_after_copy`.
   void check_replicas();
 
   /// Calls `check_backward` at the start of reports and checkpoints of
   /// *context*: no run stores weights that were stepped with such gradients.
   void check_at_reports(train_context& context);
 
-  /// Continues with another group, with the same parameters and their
-  /// gradients. With *broadcast* its rank 0 gives weights and buffers to the
-  /// others, but not the state of optimizers: see `join`.
-  void rebuild(c10::intrusive_ptr<c10d::ProcessGroup> group, bool broadcast);
-
   /// Releases the group at once, without notifying the other ranks, such as
-  /// after a failure. Until `rebuild`, a forward and a check are errors.
+  /// after a failure. From then on, a forward and a check are errors.
   void drop();
 
   /// Whether gradients are averaged: there is a group of more than one rank.
@@ -235,7 +231,6 @@ private:
     }
   }
 
-  void take_group(c10::intrusive_ptr<c10d::ProcessGroup> group, bool broadcast);
   void start(bool with_parameters, bool with_buffers);
   void agree(const std::string& problem);
   void copy_from(int rank, const model_tensors& model, bool parameters,
@@ -288,22 +283,22 @@ private:
   const std::shared_ptr<bool> sync_ = std::make_shared<bool>(true);
   /// The last forward with gradients was one of `no_sync`, on all ranks: the
   /// next averaged one asks whether weights were stepped with them. Set by
-  /// `after_forward`; cleared there, by a new group, and at the end of a join,
-  /// after which ranks may differ.
+  /// `after_forward`; cleared there, and at the end of a join, after which
+  /// ranks may differ.
   bool kept_to_itself_ = false;
   /// The same on all ranks.
   comparison comparison_ = comparison::none;
   /// The next averaged forward looks for other owners of the parameters. Set by
   /// `start` and cleared by `refuse_other_owners`, on all ranks alike.
   bool owners_are_due_ = false;
-  /// The next forward broadcasts buffers: it is the first with this group, or
-  /// the one before it was averaged. Set by `take_group` and `after_forward`,
-  /// and by `shadow_step` on a rank without data.
+  /// The next forward broadcasts buffers: it is the first, or the one before it
+  /// was averaged. Set by `after_forward`, and by `shadow_step` on a rank
+  /// without data.
   bool buffers_are_due_ = true;
   /// `start` did not come to its end, which it does on all ranks or on none:
   /// the next forward with gradients calls it again.
   bool starts_again_ = false;
-  /// `drop` released the group; `take_group` has not replaced it yet.
+  /// `drop` released the group.
   bool dropped_ = false;
   std::optional<join_options> join_;
   /// Keeps `check_backward` among the checks at reports.

@@ -66,32 +66,6 @@ std::string mismatch_with_rank_0(const group_ptr& group,
 
 } // namespace
 
-void distributed_data_parallel::rebuild(group_ptr group, bool broadcast) {
-  comparison_ = comparison::after_next_forward;
-  take_group(std::move(group), broadcast);
-}
-
-void distributed_data_parallel::take_group(group_ptr group, bool broadcast) {
-  drop();
-  if (group && group->getSize() > 1) {
-    group_ = std::move(group);
-    try {
-      on_rank([&] { start(broadcast, broadcast); });
-    } catch (...) {
-      drop(); // a closed connection ends the wait of the others
-      throw;
-    }
-  } else if (auto problem = problem_of(source_.tensors(), options_);
-             !problem.empty()) {
-    throw_invalid_argument(problem); // what would be refused with a second rank
-  } else {
-    kept_->forget_failures();
-  }
-  dropped_ = false;
-  buffers_are_due_ = true;
-  kept_to_itself_ = false;
-}
-
 /// Ranks that are refused are refused together: then all keep the Reducer that
 /// they have, and start again at their next forward.
 void distributed_data_parallel::start(bool with_parameters, bool with_buffers) {
@@ -131,12 +105,10 @@ void distributed_data_parallel::start(bool with_parameters, bool with_buffers) {
 }
 
 /// Calls *make*, which makes this rank's Reducer; throws on all ranks if it
-/// fails on one. From here on a rank can tell the others of any failure. One
-/// that is constructed while others rebuild compares weights when they do.
+/// fails on one. From here on a rank can tell the others of any failure.
 void distributed_data_parallel::replace_reducer(
   const std::function<void()>& make) {
-  auto flag =
-    one_number(comparison_ == comparison::after_next_forward ? 0 : -1);
+  auto flag = one_number(0);
   std::exception_ptr failure;
   try {
     make();
@@ -158,8 +130,6 @@ void distributed_data_parallel::replace_reducer(
       "rank ", rank, ": rank ", largest - 1,
       " could not prepare to average the gradients of this model; its own "
       "error says why");
-  if (largest == 0)
-    comparison_ = comparison::after_next_forward;
 }
 
 void distributed_data_parallel::make_reducer() {

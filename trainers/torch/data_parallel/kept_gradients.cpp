@@ -115,7 +115,6 @@ bool kept_gradients::has(std::size_t index) const {
 }
 
 void kept_gradients::end() {
-  failed_ = false;
   std::ranges::fill(kept_, false);
   if (!before_.defined())
     return;

@@ -73,16 +73,6 @@ public:
   /// has cleared the gradients since. Not to be called during a backward.
   bool refused() const noexcept { return refused_ || runs_alone_; }
 
-  /// A backward failed, and its Reducer, which knows that, goes.
-  void note_failure() noexcept { failed_ = true; }
-
-  /// Such gradients do no harm: no other rank has any.
-  void forget_failures() noexcept { failed_ = refused_ = runs_alone_ = false; }
-
-  /// Whether a backward of an earlier Reducer failed, and nothing has ended
-  /// that since.
-  bool failed() const noexcept { return failed_; }
-
   /// Whether a parameter has a gradient other than zeros. Waits for a device.
   bool has_gradients() const;
 
@@ -119,7 +109,6 @@ private:
   at::Tensor changes_;                      // where they changed until `end`
   change_cause cause_ = change_cause::kept; // of what `before_` will show
   std::optional<changed_parameter> known_;  // no matter what `before_` shows
-  bool failed_ = false;
   bool refused_ = false;
   bool runs_alone_ = false; // or failed
 };

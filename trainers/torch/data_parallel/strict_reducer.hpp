@@ -93,19 +93,18 @@ public:
       refuse_unfinished();
     auto& kept = *sink_->kept;
     auto failed = has_failed();
-    if (!failed && !kept.failed() && !kept.refused())
+    if (!failed && !kept.refused())
       return;
-    if (kept.has_gradients()) {
-      auto is_over = !failed && !kept.failed();
+    if (kept.has_gradients())
       throw_invalid_argument(
         "rank ", process_group_->getRank(), ": ",
-        is_over ? "a backward failed or was refused"
-                : "the last backward failed",
+        failed ? "the last backward failed"
+               : "a backward failed or was refused",
         " and left gradients that were not averaged with those of the other "
         "ranks: clear them with zero_grad()",
-        is_over ? " before the next step"
-                : "; to continue training, call `rebuild` on all ranks");
-    }
+        failed ? ", or let its exception leave the train loop, so that the "
+                 "next attempt resumes"
+               : " before the next step");
     // Gradients that come now belong to another backward.
     kept.clear();
     if (failed)
@@ -126,8 +125,8 @@ public:
       throw_invalid_argument(
         "rank ", process_group_->getRank(),
         ": an earlier backward failed before all gradients were averaged, "
-        "so that this group averages no others: call `rebuild` on all "
-        "ranks");
+        "so that no others can be: let its exception leave the train loop, so "
+        "that the next attempt resumes");
   }
 
   /// See `regain_gradients`.

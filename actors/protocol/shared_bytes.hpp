@@ -7,10 +7,14 @@
 #include <type_traits>
 #include <vector>
 
-#include <caf/binary_deserializer.hpp>
-#include <caf/binary_serializer.hpp>
-
 #include "troupe/runtime/each_field.hpp"
+
+namespace caf {
+
+class binary_deserializer;
+class binary_serializer;
+
+} // namespace caf
 
 namespace troupe {
 

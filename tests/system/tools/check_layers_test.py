@@ -117,9 +117,20 @@ class CheckLayers(unittest.TestCase):
         self.expect_violation("callbacks/csv.hpp:1: callbacks/ has no actors and no CAF (caf/all.hpp)",
                               callbacks__csv_DOT_hpp="#  include <caf/all.hpp>\n")
 
-    def test_finds_caf_behind_the_train_header(self):
+    def test_finds_caf_behind_the_headers_of_users(self):
+        torch = '#include "troupe/train.hpp"\n#include "troupe/trainers/torch/ddp.hpp"\n'
         self.expect_violation("actors/driver.hpp:1: caf/typed_actor.hpp is reachable from troupe/train.hpp",
-                              trainers__trainer_DOT_hpp='#include "troupe/actors/driver.hpp"\n')
+                              trainers__trainer_DOT_hpp='#include "troupe/actors/driver.hpp"\n', trainers__umbrella__torch_DOT_hpp=torch)
+        self.expect_violation("actors/driver.hpp:1: caf/typed_actor.hpp is reachable from troupe/torch.hpp",
+                              trainers__torch__ddp_DOT_hpp='#include "troupe/actors/driver.hpp"\n', trainers__umbrella__torch_DOT_hpp=torch)
+        code, output = self.check(trainers__umbrella__torch_DOT_hpp=torch,
+                                  trainers__umbrella__actors_DOT_hpp='#include "troupe/actors/driver.hpp"\n')
+        self.assertEqual(code, 0, output)
+
+    def test_finds_libtorch_behind_the_headers_without_it(self):
+        code, output = self.check(trainers__umbrella__sweep_DOT_hpp='#include "troupe/trainers/torch/ddp.hpp"\n')
+        self.assertEqual(code, 1, output)
+        self.assertIn("trainers/torch/ddp.hpp:1: torch/torch.h is reachable from troupe/sweep.hpp\n", output)
 
     def test_finds_an_example_that_uses_inner_headers(self):
         self.expect_violation("examples/minimal/minimal.cpp:1: examples use the public headers only, not troupe/runtime/error.hpp",

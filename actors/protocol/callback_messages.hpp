@@ -11,7 +11,6 @@
 #include "troupe/runtime/checkpoint/checkpoint.hpp"
 #include "troupe/runtime/each_field.hpp"
 #include "troupe/runtime/error.hpp"
-#include "troupe/runtime/inspect_as.hpp"
 #include "troupe/runtime/metrics/metrics.hpp"
 #include "troupe/runtime/store/result.hpp"
 #include "troupe/runtime/values/callback_done.hpp"
@@ -24,17 +23,6 @@
 // one actor can follow several.
 
 namespace troupe {
-
-/// What `after_run` carries of a result; the rest is filled in by `fit()`.
-template <class Inspector>
-bool inspect(Inspector& f, result& x) {
-  return f.object(x).fields(
-    f.field("status", x.status), f.field("metrics", x.metrics),
-    f.field("checkpoint", x.checkpoint),
-    f.field("best_checkpoints", x.best_checkpoints),
-    internal::path_field(f, "path", x.path), f.field("error", x.error),
-    f.field("stop_reason", x.stop_reason), f.field("attempts", x.attempts));
-}
 
 /// The run begins; attempt and world size are those of the first attempt to
 /// come. The only message with the whole context: keep what you need of it.

@@ -12,6 +12,7 @@
 #include "troupe/runtime/config/stop_config.hpp"
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/fs.hpp"
+#include "troupe/runtime/inspect_as.hpp"
 
 namespace troupe {
 
@@ -19,6 +20,11 @@ enum class score_order { max, min };
 
 /// "max" or "min".
 std::string_view to_string(score_order x) noexcept;
+
+template <class Inspector>
+bool inspect(Inspector& f, score_order& x) {
+  return internal::inspect_enum(f, x, score_order::min);
+}
 
 /// Which checkpoints a run keeps.
 struct checkpoint_config {

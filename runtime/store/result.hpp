@@ -10,6 +10,7 @@
 #include "troupe/runtime/config/run_config.hpp"
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/fs.hpp"
+#include "troupe/runtime/inspect_as.hpp"
 #include "troupe/runtime/values/journal_entry.hpp"
 #include "troupe/runtime/values/run_error.hpp"
 #include "troupe/runtime/values/run_status.hpp"
@@ -93,6 +94,17 @@ struct result {
   /// whose state is missing or corrupt.
   static expected<result> from_path(const fs::path& path);
 };
+
+/// What `after_run` carries of a result; the rest is filled in by `fit()`.
+template <class Inspector>
+bool inspect(Inspector& f, result& x) {
+  return f.object(x).fields(
+    f.field("status", x.status), f.field("metrics", x.metrics),
+    f.field("checkpoint", x.checkpoint),
+    f.field("best_checkpoints", x.best_checkpoints),
+    internal::path_field(f, "path", x.path), f.field("error", x.error),
+    f.field("stop_reason", x.stop_reason), f.field("attempts", x.attempts));
+}
 
 namespace internal {
 

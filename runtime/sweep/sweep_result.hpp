@@ -8,6 +8,7 @@
 #include "troupe/runtime/config/run_config.hpp"
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/fs.hpp"
+#include "troupe/runtime/inspect_as.hpp"
 #include "troupe/runtime/store/result.hpp"
 #include "troupe/runtime/sweep/trial.hpp"
 
@@ -43,5 +44,13 @@ struct sweep_result {
     return result::from_path(path / x.name);
   }
 };
+
+template <class Inspector>
+bool inspect(Inspector& f, sweep_result& x) {
+  return f.object(x).fields(
+    f.field("trials", x.trials), internal::path_field(f, "path", x.path),
+    f.field("error", x.error), f.field("stop_requested", x.stop_requested),
+    f.field("order", x.order));
+}
 
 } // namespace troupe

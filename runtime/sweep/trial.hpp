@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "troupe/runtime/config/run_config.hpp"
+#include "troupe/runtime/each_field.hpp"
 #include "troupe/runtime/metrics/metrics.hpp"
 #include "troupe/runtime/values/run_status.hpp"
 
@@ -31,6 +32,9 @@ struct trial {
 
   bool operator==(const trial&) const = default;
 };
+
+TROUPE_INSPECT(trial, index, name, params, status, score, metrics, reports,
+               seconds, reason)
 
 namespace internal {
 

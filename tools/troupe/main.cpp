@@ -72,10 +72,10 @@ std::shared_ptr<run_arguments> add_run_arguments(CLI::App& app) {
 
 namespace {
 
-constexpr auto about = "Looks at the runs in a storage folder, and acts on "
-                       "them.";
+constexpr auto about_program =
+  "Looks at the runs in a storage folder, and acts on them.";
 
-constexpr auto notes =
+constexpr auto program_notes =
   R"(A run is named by its name in the storage folder, by the path of its folder, or
 by the first 6 digits of its id or more. Colors appear on terminals only, and
 not if NO_COLOR is set.
@@ -124,8 +124,8 @@ std::string extras_text(const CLI::App& app) {
 }
 
 int run(int argc, char** argv) {
-  CLI::App app{about, "troupe"};
-  app.footer(notes);
+  CLI::App app{about_program, "troupe"};
+  app.footer(program_notes);
   app.set_version_flag("--version", "troupe " TROUPE_VERSION,
                        "print the version and exit");
   app.require_subcommand(0, 1);

@@ -85,6 +85,10 @@ class CheckLayers(unittest.TestCase):
             runtime__text_DOT_cpp=source("int size(const list& x) {\n  int most = 1;\n}\n"),
             callbacks__text_DOT_cpp=source("int size(const text& x) {\n}\n"))
         self.assertEqual(code, 0, output)
+        code, output = self.check(tools__troupe__ls_DOT_cpp=source("struct part {\n};\n"),
+                                  tools__troupe__rm_DOT_cpp=source("struct part {\n};\n"))
+        self.assertEqual(code, 1, output)
+        self.assertIn(f"tools/troupe/ls.cpp hides another part, {why}\n", output)
 
     def test_finds_folders_of_callbacks_that_include_each_other(self):
         code, output = self.check(
@@ -111,11 +115,16 @@ class CheckLayers(unittest.TestCase):
         self.expect_violation("trainers/trainer.cpp:1: only trainers/torch/ may include troupe/trainers/torch/ddp.hpp",
                               trainers__trainer_DOT_cpp='#include "troupe/trainers/torch/ddp.hpp"\n')
 
-    def test_finds_caf_in_runtime_and_callbacks(self):
+    def test_finds_caf_in_folders_without_it(self):
         self.expect_violation("runtime/error.cpp:1: runtime/ has no actors and no CAF (caf/error.hpp)",
                               runtime__error_DOT_cpp="#include <caf/error.hpp>\n")
         self.expect_violation("callbacks/csv.hpp:1: callbacks/ has no actors and no CAF (caf/all.hpp)",
                               callbacks__csv_DOT_hpp="#  include <caf/all.hpp>\n")
+        self.expect_violation("tools/troupe/ls.cpp:1: tools/ has no actors and no CAF (caf/all.hpp)",
+                              tools__troupe__ls_DOT_cpp="#include <caf/all.hpp>\n")
+        for folder in ("actors/door", "trainers/ring", "trainers/torch"):
+            self.expect_violation(f"{folder}/link.cpp:1: {folder}/ has no actors and no CAF (caf/error.hpp)",
+                                  **{f"{folder.replace('/', '__')}__link_DOT_cpp": "#include <caf/error.hpp>\n"})
 
     def test_finds_caf_behind_the_headers_of_users(self):
         torch = '#include "troupe/train.hpp"\n#include "troupe/trainers/torch/ddp.hpp"\n'

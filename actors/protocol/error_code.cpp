@@ -50,13 +50,13 @@ error from_caf(const caf::error& x) {
   return {ec::protocol, "the connection is gone: " + caf::to_string(x)};
 }
 
-std::string text_of(const caf::error& x) {
+std::string internal::text_of(const caf::error& x) {
   if (is_ours(x))
     return from_caf(x).message;
   return caf::to_string(x);
 }
 
-caf::error from_exception(std::exception_ptr& x) {
+caf::error internal::from_exception(std::exception_ptr& x) {
   try {
     std::rethrow_exception(x);
   } catch (const std::exception& problem) {

@@ -28,14 +28,14 @@ caf::error to_caf(const error& x);
 /// `ec::timeout`.
 error from_caf(const caf::error& x);
 
+namespace internal {
+
 /// Why an actor ended, human-readable: the sentence of our error, or CAF's
 /// text.
 std::string text_of(const caf::error& x);
 
 /// The exception of a handler, as the exit reason of its actor.
 caf::error from_exception(std::exception_ptr& x);
-
-namespace internal {
 
 /// Whether *x* has a code of ours, and so is the answer of an actor: CAF's own
 /// say that it is gone or does not answer.

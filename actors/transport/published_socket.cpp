@@ -134,11 +134,10 @@ void published_socket::remove() noexcept {
   fs::remove(path_, ignored);
 }
 
-expected<published_socket> publish_actor(caf::actor_system& system,
-                                         caf::strong_actor_ptr whom,
-                                         std::set<std::string> interface,
-                                         const fs::path& path,
-                                         refusal_handler on_refusal) {
+expected<published_socket>
+internal::publish_actor(caf::actor_system& system, caf::strong_actor_ptr whom,
+                        std::set<std::string> interface, const fs::path& path,
+                        refusal_handler on_refusal) {
   if (!whom)
     return failure(ec::invalid_argument,
                    "no actor to publish at " + path.string());

@@ -38,12 +38,16 @@ private:
   internal::owner_process owner_;
 };
 
+namespace internal {
+
 /// The untyped part of `publish`: *interface* has the signatures of *whom*.
 expected<published_socket> publish_actor(caf::actor_system& system,
                                          caf::strong_actor_ptr whom,
                                          std::set<std::string> interface,
                                          const fs::path& path,
-                                         internal::refusal_handler on_refusal);
+                                         refusal_handler on_refusal);
+
+} // namespace internal
 
 /// Opens the socket *path* and offers *whom* to peers that connect.
 ///
@@ -56,9 +60,9 @@ template <class Handle>
 expected<published_socket> publish(caf::actor_system& system,
                                    const Handle& whom, const fs::path& path,
                                    internal::refusal_handler on_refusal = {}) {
-  return publish_actor(system, caf::actor_cast<caf::strong_actor_ptr>(whom),
-                       system.message_types<Handle>(), path,
-                       std::move(on_refusal));
+  return internal::publish_actor(
+    system, caf::actor_cast<caf::strong_actor_ptr>(whom),
+    system.message_types<Handle>(), path, std::move(on_refusal));
 }
 
 } // namespace troupe

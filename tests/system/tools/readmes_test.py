@@ -188,7 +188,7 @@ def declares(header, name):
 
 INTERNAL = re.compile(r"^namespace (troupe::)?internal(::\w+)* \{$.*?^\} // namespace (troupe::)?internal(::\w+)*$", re.MULTILINE | re.DOTALL)
 NOT_LISTED = {"requires", "inspect", "TROUPE_INSPECT", "to_string", "option_names",  # found by their arguments
-              "from_string", "from_integer", "text_of", "from_exception"}  # what CAF asks of an enumeration
+              "from_string", "from_integer"}  # what CAF asks of an enumeration
 
 
 def names_in_troupe(header):

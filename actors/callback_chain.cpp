@@ -47,7 +47,7 @@ std::size_t most_bytes_of(const after_report& x) {
 
 run_observer_actor::behavior_type
 callback_runner(run_observer_actor::stateful_pointer<run_context> self,
-                user_callback_args args) {
+                callback_runner_args args) {
   auto& run = state_of(self);
   return {
     [&run, args](const before_run& x) {

@@ -25,7 +25,7 @@ namespace troupe::internal {
 
 // -- callbacks that are classes
 
-struct user_callback_args {
+struct callback_runner_args {
   std::shared_ptr<callback_list> callbacks;
   run_control control; ///< What they act on the run with.
 };
@@ -34,7 +34,7 @@ struct user_callback_args {
 /// detached: callbacks may block.
 run_observer_actor::behavior_type
 callback_runner(run_observer_actor::stateful_pointer<run_context> self,
-                user_callback_args args);
+                callback_runner_args args);
 
 // -- the chain
 

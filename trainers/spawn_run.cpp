@@ -180,7 +180,7 @@ run_observer_actor run_starter::spawn_callbacks() {
   args.watch = classes->watch();
   if (!classes->empty())
     args.classes = system_.spawn<caf::detached>(
-      callback_runner, user_callback_args{classes, run_->control});
+      callback_runner, callback_runner_args{classes, run_->control});
   args.actors = std::move(callbacks_.actors);
   args.callback_errors = request_.run.callback_errors;
   args.patience = {request_.run.callback_timeout, request_.run.callback_limit,

@@ -18,9 +18,9 @@
 #include "troupe/runtime/values/run_error.hpp"
 #include "troupe/runtime/values/run_status.hpp"
 
-// What the driver sends to USER CALLBACK actors, including those of users, and
-// what they answer. Each message names its run by `run_context::id`, so that
-// one actor can follow several.
+// What the driver sends to its USER CALLBACK actor, which passes it on to those
+// of users, and what they answer. Each message names its run by
+// `run_context::id`, so that one actor can follow several.
 
 namespace troupe {
 
@@ -89,7 +89,8 @@ struct after_run {
 
 TROUPE_INSPECT(after_run, run_id, outcome)
 
-/// The USER CALLBACK actor: hands events to the user's callbacks, in order.
+/// A callback that is an actor of the user's: receives the events of runs,
+/// those of each in order.
 using user_callback_actor = caf::typed_actor<
   // The run begins.
   caf::result<callback_done>(before_run),
@@ -100,7 +101,8 @@ using user_callback_actor = caf::typed_actor<
   // The run is over.
   caf::result<callback_done>(after_run)>;
 
-/// The same for actors that also see how the run and its ranks come and go.
+/// The same for actors that also see how the run and its ranks come and go: the
+/// USER CALLBACK actor, its CALLBACK RUNNER, and those that follow a run.
 using run_observer_actor = caf::typed_actor<
   // As above.
   caf::result<callback_done>(before_run),

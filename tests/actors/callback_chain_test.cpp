@@ -79,7 +79,7 @@ TEST_F(callback_chain_test, calls_classes_first_and_then_actors_in_order) {
   auto callback = std::make_shared<recorded_callback>();
   auto list = std::make_shared<callback_list>(
     std::vector<std::shared_ptr<user_callback>>{callback});
-  args.classes = system.spawn(callback_runner, user_callback_args{list});
+  args.classes = system.spawn(callback_runner, callback_runner_args{list});
   add({.name = "a"});
   add({.name = "b"});
   spawn();
@@ -253,7 +253,7 @@ TEST_F(callback_chain_test, failures_of_an_answer_count_as_the_actors) {
 TEST_F(callback_chain_test, its_end_ends_the_classes_but_no_actor_of_a_user) {
   auto list = std::make_shared<callback_list>(
     std::vector<std::shared_ptr<user_callback>>{});
-  args.classes = system.spawn(callback_runner, user_callback_args{list});
+  args.classes = system.spawn(callback_runner, callback_runner_args{list});
   auto a = add({.name = "a"});
   spawn();
   report(0);
@@ -327,7 +327,7 @@ TEST_F(callback_chain_test, leaves_the_thread_of_classes_behind_at_the_limit) {
   auto list =
     std::make_shared<callback_list>(std::vector<std::shared_ptr<user_callback>>{
       std::make_shared<recorded_callback>()});
-  args.classes = system.spawn(callback_runner, user_callback_args{list});
+  args.classes = system.spawn(callback_runner, callback_runner_args{list});
   args.watch = list->watch();
   args.watch->set("callback 1 (slow)", "after_report");
   args.patience.limit = 50s;

@@ -73,7 +73,7 @@ protected:
     begin.world_size = 2;
     begin.callback_queue = static_cast<std::size_t>(config.callback_queue);
     begin.callbacks = callbacks =
-      system.spawn(callback_runner, user_callback_args{list, control});
+      system.spawn(callback_runner, callback_runner_args{list, control});
     if (!actors.empty())
       begin.callbacks = system.spawn(
         callback_chain,

@@ -4,7 +4,6 @@
 #include <iterator>
 
 #include "troupe/actors/compat/messaging.hpp"
-#include "troupe/actors/protocol/register_messages.hpp"
 #include "troupe/actors/protocol/type_ids.hpp"
 #include "troupe/runtime/store/result.hpp"
 #include "troupe/trainers/run_parts.hpp"
@@ -12,27 +11,6 @@
 namespace troupe {
 
 using namespace internal;
-
-expected<run_handle> run_access::start(prepared_request request,
-                                       caf::actor_system& system,
-                                       run_surroundings around) noexcept {
-  try {
-    register_messages();
-    TROUPE_TRY(auto parts,
-               make_run(std::move(request), system, std::move(around)));
-    run_handle result{std::move(parts)};
-    auto& run = *result.parts_;
-    if (auto ok = run.open_endpoint(system); !ok) {
-      // This is not a requested stop: the driver stores the reason.
-      send_anonymous(run.driver, fail_run{ok.error()});
-      return tl::unexpected<error>{std::move(ok.error())};
-    }
-    send_anonymous(run.driver, start_run{});
-    return result;
-  } catch (...) {
-    return tl::unexpected<error>{caught("the run could not start")};
-  }
-}
 
 run_handle::run_handle(std::unique_ptr<run_parts> x) : parts_(std::move(x)) {}
 

@@ -5,8 +5,11 @@
 #include <utility>
 
 #include "troupe/actors/compat/messaging.hpp"
+#include "troupe/actors/protocol/register_messages.hpp"
+#include "troupe/actors/protocol/type_ids.hpp"
 #include "troupe/runtime/process/threads.hpp"
 #include "troupe/trainers/mpi_launch.hpp"
+#include "troupe/trainers/run_starter.hpp"
 
 namespace troupe::internal {
 
@@ -128,6 +131,27 @@ void closing_notice::let_go() noexcept {
     thread_.detach();
   else
     thread_.join();
+}
+
+expected<run_handle> run_access::start(prepared_request request,
+                                       caf::actor_system& system,
+                                       run_surroundings around) noexcept {
+  try {
+    register_messages();
+    TROUPE_TRY(auto parts,
+               make_run(std::move(request), system, std::move(around)));
+    run_handle result{std::move(parts)};
+    auto& run = *result.parts_;
+    if (auto ok = run.open_endpoint(system); !ok) {
+      // This is not a requested stop: the driver stores the reason.
+      send_anonymous(run.driver, fail_run{ok.error()});
+      return tl::unexpected<error>{std::move(ok.error())};
+    }
+    send_anonymous(run.driver, start_run{});
+    return result;
+  } catch (...) {
+    return tl::unexpected<error>{caught("the run could not start")};
+  }
 }
 
 } // namespace troupe::internal

@@ -150,12 +150,6 @@ private:
   void end_rest(const std::function<bool()>& hurried) noexcept;
 };
 
-/// Makes a run: its store, its trackers and its actors, which wait for
-/// `start_run`.
-expected<std::unique_ptr<run_parts>> make_run(run_request request,
-                                              caf::actor_system& system,
-                                              run_surroundings around);
-
 /// What Troupe's own parts do with a run, and programs do not.
 class run_access {
 public:

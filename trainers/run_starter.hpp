@@ -50,7 +50,7 @@ public:
   error not_begun(error reason);
 
 private:
-  // -- before anything runs (make_run.cpp)
+  // -- before anything runs (run_starter.cpp)
   expected<void> find_spawner();
   expected<void> check_trackers() const;
   expected<void> check_ticket() const;
@@ -64,7 +64,7 @@ private:
     };
   }
 
-  // -- the actors (spawn_run.cpp)
+  // -- the actors (run_starter_spawn.cpp)
   /// The run's hosts; agents may join if it has a door.
   host_roster make_roster();
   std::shared_ptr<rank_launcher> make_launcher();
@@ -92,5 +92,11 @@ private:
   std::string own_address_;
   attempt_start first_;
 };
+
+/// Makes a run: its store, its trackers and its actors, which wait for
+/// `start_run`.
+expected<std::unique_ptr<run_parts>> make_run(run_request request,
+                                              caf::actor_system& system,
+                                              run_surroundings around);
 
 } // namespace troupe::internal

@@ -1,5 +1,7 @@
 // The actors of a run: the last step of making it.
 
+#include "troupe/trainers/run_starter.hpp"
+
 #include <algorithm>
 #include <utility>
 
@@ -14,7 +16,6 @@
 #include "troupe/runtime/hosts/host_roster.hpp"
 #include "troupe/runtime/timing.hpp"
 #include "troupe/trainers/rank_runner.hpp"
-#include "troupe/trainers/run_starter.hpp"
 
 namespace troupe::internal {
 

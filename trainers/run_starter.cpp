@@ -1,6 +1,8 @@
 // What a run needs before anything of it runs: the first two steps of making
 // it.
 
+#include "troupe/trainers/run_starter.hpp"
+
 #include <algorithm>
 #include <utility>
 
@@ -17,7 +19,6 @@
 #include "troupe/runtime/text.hpp"
 #include "troupe/trainers/loop_address.hpp"
 #include "troupe/trainers/ring/link_security.hpp"
-#include "troupe/trainers/run_starter.hpp"
 
 namespace troupe::internal {
 

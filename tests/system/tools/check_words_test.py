@@ -38,6 +38,13 @@ class CheckWords(unittest.TestCase):
                 self.expect_word(word, "docs/a.md", f"# A\n\nThen {word} x.\n", 3)
                 self.expect_word(word, "README.md", f"Then {word} x.\n")
 
+    def test_reads_programs_without_an_ending_and_scripts(self):
+        for name in ("dev", "tools/a", "cmake/check", "tests/hosts/a"):
+            self.expect_word("told", name, "#!/usr/bin/env bash\n# It is told.\n", 2)
+            self.expect_word("told", name, '#!/usr/bin/env python3\ntold = "It is told."\n', 2)
+        for name in ("tests/hosts/a.sh", "cmake/a.cmake", "callbacks/page/a.js", "runtime/CMakeLists.txt", "CMakeLists.txt"):
+            self.expect_word("told", name, "# It is told.\n")
+
     def test_finds_a_phrase_on_two_lines(self):
         self.expect_word("goes on", "runtime/a.hpp", "int a;\n  /// The run goes\n  /// on from there.\n", 2)
         self.expect_word("is no", "docs/a.md", "This is\nno error.\n")

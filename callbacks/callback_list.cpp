@@ -2,7 +2,6 @@
 
 #include <unistd.h>
 
-#include <exception>
 #include <string>
 #include <utility>
 
@@ -102,19 +101,14 @@ callback_list::round(std::string_view hook,
     auto& [callback, name] = callbacks_[i];
     auto who = concat("callback ", i + 1, " (", name, ')');
     error failure;
-    auto failed = [&](std::string_view what) {
-      failure = {
-        ec::callback_failed,
-        cut_reason(redacted(concat(who, " threw in ", hook, ": ", what)))};
-    };
     auto process = ::getpid();
     try {
       watch_->set(who, hook);
       call(*callback);
-    } catch (const std::exception& x) {
-      failed(x.what());
     } catch (...) {
-      failed("an exception that is not a std::exception");
+      failure = {ec::callback_failed,
+                 cut_reason(redacted(concat(who, " threw in ", hook, ": ",
+                                            text_of_current_exception())))};
     }
     if (::getpid() != process)
       leave_if_forked(process, concat(hook, " of ", who), failure);

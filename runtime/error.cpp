@@ -47,18 +47,15 @@ std::string_view to_string(ec code) noexcept {
 
 namespace {
 
-error described(std::string_view what) {
-  auto text = [&](const char* why) { return std::string{what} + ": " + why; };
+ec code_of_current_exception() {
   try {
     throw;
-  } catch (const fs::filesystem_error& x) {
-    return {ec::storage, text(x.what())};
-  } catch (const std::system_error& x) {
-    return {ec::spawn, text(x.what())};
-  } catch (const std::exception& x) {
-    return {ec::protocol, text(x.what())};
+  } catch (const fs::filesystem_error&) {
+    return ec::storage;
+  } catch (const std::system_error&) {
+    return ec::spawn;
   } catch (...) {
-    return {ec::protocol, text("an exception that is not a std::exception")};
+    return ec::protocol;
   }
 }
 
@@ -66,9 +63,20 @@ error described(std::string_view what) {
 
 error internal::caught(std::string_view what) noexcept {
   try {
-    return described(what);
+    return {code_of_current_exception(),
+            std::string{what} + ": " + text_of_current_exception()};
   } catch (...) {
     return {ec::protocol, "out of memory"}; // needs none
+  }
+}
+
+std::string internal::text_of_current_exception() {
+  try {
+    throw;
+  } catch (const std::exception& x) {
+    return x.what();
+  } catch (...) {
+    return "an exception that is not a std::exception";
   }
 }
 

@@ -82,6 +82,9 @@ namespace internal {
 /// For boundaries that no exception may cross.
 error caught(std::string_view what) noexcept;
 
+/// What the exception that is being handled says.
+std::string text_of_current_exception();
+
 } // namespace internal
 
 } // namespace troupe

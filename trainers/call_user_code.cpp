@@ -27,10 +27,8 @@ call_outcome outcome_of(const std::function<void()>& code) {
     return {x.reason(), true};
   } catch (const train_error& x) {
     return {x.reason(), false, type_of_exception()};
-  } catch (const std::exception& x) {
-    return {{ec::rank_failed, x.what()}, false, type_of_exception()};
   } catch (...) {
-    return {{ec::rank_failed, "an exception that is not a std::exception"},
+    return {{ec::rank_failed, text_of_current_exception()},
             false,
             type_of_exception()};
   }

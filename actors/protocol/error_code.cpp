@@ -59,10 +59,8 @@ std::string internal::text_of(const caf::error& x) {
 caf::error internal::from_exception(std::exception_ptr& x) {
   try {
     std::rethrow_exception(x);
-  } catch (const std::exception& problem) {
-    return to_caf({ec::protocol, problem.what()});
   } catch (...) {
-    return to_caf({ec::protocol, "an exception that is not a std::exception"});
+    return to_caf({ec::protocol, text_of_current_exception()});
   }
 }
 

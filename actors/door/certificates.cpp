@@ -238,13 +238,20 @@ expected<std::shared_ptr<evp_pkey_st>> decode_key(const secret_bytes& der) {
   return result;
 }
 
+expected<decoded_credentials> decode(const credentials& x) {
+  decoded_credentials result;
+  TROUPE_TRY(result.authority,
+             decode_certificate(x.authority, "the authority"));
+  TROUPE_TRY(result.certificate,
+             decode_certificate(x.certificate, "the certificate"));
+  TROUPE_TRY(result.key, decode_key(x.key));
+  return result;
+}
+
 expected<void> check_credentials(const credentials& own,
                                  const std::string& name) {
-  TROUPE_TRY(auto authority,
-             decode_certificate(own.authority, "the authority"));
-  TROUPE_TRY(auto certificate,
-             decode_certificate(own.certificate, "the certificate"));
-  TROUPE_TRY(auto key, decode_key(own.key));
+  TROUPE_TRY(auto decoded, decode(own));
+  auto& [authority, certificate, key] = decoded;
   auto signer = X509_get0_pubkey(authority.get());
   auto is_named = X509_check_host(certificate.get(), name.data(), name.size(),
                                   X509_CHECK_FLAG_NEVER_CHECK_SUBJECT

@@ -110,4 +110,13 @@ expected<std::shared_ptr<x509_st>> decode_certificate(std::string_view der,
                                                       std::string_view what);
 expected<std::shared_ptr<evp_pkey_st>> decode_key(const secret_bytes& der);
 
+/// What `credentials` hold; none is null.
+struct decoded_credentials {
+  std::shared_ptr<x509_st> authority;
+  std::shared_ptr<x509_st> certificate;
+  std::shared_ptr<evp_pkey_st> key;
+};
+
+expected<decoded_credentials> decode(const credentials& x);
+
 } // namespace troupe::internal

@@ -181,15 +181,12 @@ std::string sentence_of_alert(channel_fault cause) {
 }
 
 expected<void> use(SSL_CTX* context, const credentials& own) {
-  TROUPE_TRY(auto authority,
-             decode_certificate(own.authority, "the authority"));
-  TROUPE_TRY(auto certificate,
-             decode_certificate(own.certificate, "the certificate"));
-  TROUPE_TRY(auto key, decode_key(own.key));
-  if (SSL_CTX_use_certificate(context, certificate.get()) != 1
-      || SSL_CTX_use_PrivateKey(context, key.get()) != 1
+  TROUPE_TRY(auto mine, decode(own));
+  if (SSL_CTX_use_certificate(context, mine.certificate.get()) != 1
+      || SSL_CTX_use_PrivateKey(context, mine.key.get()) != 1
       || SSL_CTX_check_private_key(context) != 1
-      || X509_STORE_add_cert(SSL_CTX_get_cert_store(context), authority.get())
+      || X509_STORE_add_cert(SSL_CTX_get_cert_store(context),
+                             mine.authority.get())
            != 1)
     return openssl_failure(ec::corrupt,
                            "a certificate of the run cannot be used");

@@ -66,8 +66,8 @@ bool is_log(std::string_view name) {
 /// Removes what belongs to the run, and notes what stays.
 class remover {
 public:
-  remover(const held_folder& run, const saved_run* state, std::string id)
-    : run_(run), state_(state), id_(std::move(id)) {}
+  remover(const held_folder& run, const found_run& found)
+    : run_(run), found_(found) {}
 
   expected<void> remove_all() {
     using namespace run_layout;
@@ -150,8 +150,8 @@ private:
     return keeps ? expected<void>{} : run_.remove_tree(attempts);
   }
 
-  /// One with files of the user gets another name, *name*: its own is free for
-  /// the next run.
+  /// One that stays gets another name, *name*: the next run of this name must
+  /// not resume from it, and may have one of its name.
   expected<bool> is_own_checkpoint(const held_folder& folder,
                                    std::string& name) {
     for (auto prefix : {run_layout::staging_prefix, run_layout::evicted_prefix,
@@ -159,33 +159,61 @@ private:
       if (name.starts_with(prefix))
         return true;
     TROUPE_TRY(auto found, folder.look_up_link(name));
-    if (!found.is_folder())
-      return false;
     auto its = read_manifest(folder, name);
     if (!its) { // Damaged, but known as one of the run's.
       auto is_it = [&](const kept_checkpoint& x) {
         return x.data.name() == name;
       };
-      return state_ && std::ranges::any_of(state_->checkpoints, is_it);
+      return found.is_folder() && found_.state
+             && std::ranges::any_of(found_.state->checkpoints, is_it);
     }
-    if (its->run_id != id_ && !its->run_id.empty())
-      return false;
-    TROUPE_TRY(auto users, unlisted_files(folder.path() / name, *its));
-    if (users.empty())
+    if (found.is_folder() && is_of_run(name, *its)) {
+      TROUPE_TRY(auto users, unlisted_files(folder.path() / name, *its));
+      if (users.empty())
+        return true;
+    }
+    if (!its->name.empty() && its->name != name)
+      return false; // No run takes a copy for its own.
+    return move_aside(folder, name).map([] { return false; });
+  }
+
+  /// Whether the run made the checkpoint *name*. The id is not known if
+  /// `run.json` is lost; the state names its checkpoints all the same.
+  bool is_of_run(const std::string& name, const manifest& its) const {
+    auto& run = found_.description;
+    if (its.run_id.empty()
+        || (run
+            && (its.run_id == run->id
+                || std::ranges::count(run->former_ids, its.run_id) > 0)))
       return true;
+    if (!found_.state)
+      return false;
+    doomed_checkpoint it{name, its.index, its.attempt};
+    auto is_it = [&](const kept_checkpoint& x) {
+      return it == doomed_checkpoint{x.data.name(), x.index, x.attempt};
+    };
+    return std::ranges::count(found_.state->doomed, it) > 0
+           || std::ranges::any_of(found_.state->checkpoints, is_it);
+  }
+
+  static expected<void> move_aside(const held_folder& folder,
+                                   std::string& name) {
     auto kept = "kept-" + name;
-    if (auto renamed = folder.rename_new(name, folder, kept); renamed)
-      name = kept;
-    else
-      complain(renamed.error().message
-               + ": the next run of this name cannot have a checkpoint "
-               + name);
-    return false;
+    for (auto i = 2; i < 100; ++i) {
+      auto moved = folder.rename_new(name, folder, kept);
+      if (moved)
+        name = kept;
+      if (moved || moved.error().code != ec::conflict)
+        return moved;
+      kept = concat("kept-", i, '-', name);
+    }
+    return failure(ec::conflict, "too many checkpoints called '" + name
+                                   + "' were kept in "
+                                   + folder.path().string());
   }
 
   const held_folder& run_;
-  const saved_run* state_;
-  std::string id_;
+  const found_run& found_;
   std::vector<std::string> left_;
 };
 
@@ -228,10 +256,15 @@ expected<void> refuse_live(const found_run& x, bool gone) {
 
 std::string text_of_left(const fs::path& path) {
   auto found = look_up_link(path);
+  if (!found || !found->is_folder())
+    return path.string() + ", which is not Troupe's";
+  auto its = read_manifest(path);
+  auto users =
+    its.and_then([&](const manifest& x) { return unlisted_files(path, x); });
   return path.string()
-         + (found && found->is_folder() ? ", which has files that are not "
-                                          "Troupe's"
-                                        : ", which is not Troupe's");
+         + (users && users->empty()
+              ? ", a checkpoint that is not known as this run's"
+              : ", which has files that are not Troupe's");
 }
 
 /// Removes the run *x*, which has no driver; returns what stays.
@@ -241,8 +274,7 @@ expected<std::vector<std::string>> remove_run(const found_run& x) {
                                          x.path.filename().string()));
   // A driver that was killed may have left ranks, which write on.
   TROUPE_TRY_VOID(held->await_ranks(ranks_limit));
-  remover all{held->files(), x.state ? &*x.state : nullptr,
-              x.description ? x.description->id : ""};
+  remover all{held->files(), x};
   TROUPE_TRY_VOID(all.remove_all());
   held.reset();
   if (all.left().empty() && ::rmdir(x.path.c_str()) != 0)

@@ -782,13 +782,45 @@ class RmTest(CommandLineTest):
         for name in users:
             self.assertEqual((path / name).read_text(), "mine")
 
-    def test_a_checkpoint_of_the_user_that_keeps_its_name_is_shown(self):
+    def expect_begins_at_zero(self, name):
+        """The next run *name* resumes from no checkpoint of the run that was removed."""
+        self.runs.make(name)
+        shown = troupe_json("show", name, "-s", self.storage)
+        self.assertEqual([shown["state"], shown["reports"], shown["checkpoints"]], ["finished", 4, 4])
+        self.assertEqual([(x["resumed_from"], x["reports"]) for x in shown["attempt_list"]], [(None, 4)])
+
+    def test_a_kept_checkpoint_finds_a_name_beside_those_of_earlier_removals(self):
         checkpoints = self.runs.make("digits") / "checkpoints"
-        (checkpoints / "checkpoint_000001" / "readme").write_text("mine")
-        (checkpoints / "kept-checkpoint_000001").mkdir()  # of an earlier removal
-        _, complaint = troupe("rm", "digits", "--yes", "-s", self.storage, code=1)
-        self.assertIn("the next run of this name cannot have a checkpoint checkpoint_000001", complaint)
-        self.assertEqual((checkpoints / "checkpoint_000001" / "readme").read_text(), "mine")
+        (checkpoints / "checkpoint_000003" / "readme").write_text("mine")
+        (checkpoints / "kept-checkpoint_000003").mkdir()  # of an earlier removal
+        left = troupe_json("rm", "digits", "--yes", "-s", self.storage, code=1)["left"]
+        self.assertEqual(left, ["checkpoints/kept-2-checkpoint_000003", "checkpoints/kept-checkpoint_000003"])
+        self.assertEqual((checkpoints / "kept-2-checkpoint_000003" / "readme").read_text(), "mine")
+        self.expect_begins_at_zero("digits")
+
+    def test_a_run_whose_description_is_lost_is_removed_by_its_state(self):
+        path = self.runs.make("digits", "--fails-at", 2, code=3)
+        (path / "run.json").write_text("damaged")
+        troupe("rm", "digits", "--yes", "-s", self.storage)
+        self.assertFalse(path.exists())
+
+    def test_checkpoints_of_an_earlier_id_are_removed(self):
+        path = self.runs.make("digits", "--fails-at", 2, code=3)
+        (path / "run.json").unlink()
+        self.runs.make("digits")
+        (path / "state.json").unlink()  # which names them, too
+        troupe("rm", "digits", "--yes", "-s", self.storage)
+        self.assertFalse(path.exists())
+
+    def test_the_next_run_does_not_resume_from_checkpoints_that_stay(self):
+        path = self.runs.make("digits", "--fails-at", 2, code=3)
+        (path / "run.json").unlink()
+        (path / "state.json").unlink()
+        _, complaints = troupe("rm", "digits", "--yes", "-s", self.storage, code=1)
+        for name in ("kept-checkpoint_000000", "kept-checkpoint_000001"):
+            self.assertTrue((path / "checkpoints" / name / "step").exists())
+            self.assertIn(f"{name}, a checkpoint that is not known as this run's", complaints)
+        self.expect_begins_at_zero("digits")
 
     def test_a_folder_of_another_program_stays(self):
         for name in ("state.json", "run.json", "journal.jsonl"):

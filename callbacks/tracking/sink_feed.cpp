@@ -20,12 +20,10 @@ namespace {
 /// Most bytes of the journal that are held in memory at once.
 constexpr std::uint64_t max_held_bytes = 4 * 1024 * 1024;
 
-/// How often a tracker may fail on one batch before the batch is halved.
-constexpr int max_same_failures = 5;
-
-/// How long a tracker must have failed on one record before the record is
-/// refused for it. A server that restarts, with its database, needs a minute or
-/// two.
+/// How often, and how long, a tracker must have failed on one record before the
+/// record is refused for it. A server that restarts, with its database, needs a
+/// minute or two.
+constexpr int min_suspect_failures = 5;
 constexpr auto min_suspect_time = std::chrono::minutes{2};
 
 bool is_end(const tracker_record& x) {
@@ -73,7 +71,7 @@ sink_feed::pump_once(clock::time_point now) {
     return handle(ok.error(), now);
   pass_notes_on();
   end_trouble();
-  same_failures_ = 0;
+  alone_failures_ = 0;
   suspect_since_.reset();
   throws_ = 0;
   limit_ = std::min(max_batch_, limit_ * 2);
@@ -241,7 +239,7 @@ sink_feed::handle(const sink_failure& x, clock::time_point now) {
     (void) taken(count);
     pass_notes_on();
     sent -= count;
-    same_failures_ = 0;
+    alone_failures_ = 0;
     suspect_since_.reset();
     retry_.reset();
   }
@@ -265,6 +263,7 @@ sink_feed::handle(const sink_failure& x, clock::time_point now) {
       return fail(ok.error(), now);
     (void) taken(1);
     suspect_since_.reset(); // Another record has its own two minutes.
+    retry_.reset();
   }
   return now;
 }
@@ -277,10 +276,14 @@ bool sink_feed::is_refused(const sink_failure& x, std::size_t sent,
     return false;
   if (!suspect_since_)
     suspect_since_ = now;
-  if (++same_failures_ < max_same_failures
-      || (sent == 1 && now - *suspect_since_ < min_suspect_time))
+  if (sent > 1) { // The next call says whether it is the first of them.
+    limit_ = 1;
     return false;
-  same_failures_ = 0;
+  }
+  if (++alone_failures_ < min_suspect_failures
+      || now - *suspect_since_ < min_suspect_time)
+    return false;
+  alone_failures_ = 0;
   return true;
 }
 

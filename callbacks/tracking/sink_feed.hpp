@@ -56,9 +56,9 @@ auto call_sink(const sink& target, F f) {
 ///     passes then: the records of a run belong together.
 ///   - A transient failure is retried after a `backoff`. A refused batch is
 ///     halved until the refused record is alone; that record goes to
-///     `sinks/<name>.rejected.jsonl`. A batch is also refused if the tracker
-///     keeps failing because of it, a record only after two minutes of that: a
-///     server that restarts fails, too.
+///     `sinks/<name>.rejected.jsonl`. If a record may be the reason of a
+///     transient failure, the first one is sent alone, and refused after two
+///     minutes of that: a server that restarts fails, too.
 ///   - After a permanent failure, or a refusal of the run by `start`, the sink
 ///     gets nothing more from this feed.
 ///   - A damaged position is set aside, and the sink starts over with the first
@@ -145,6 +145,7 @@ private:
   std::optional<clock::time_point> handle(const sink_failure& x,
                                           clock::time_point now);
   /// Whether the next *sent* records are to be halved, or refused, for *x*.
+  /// Sends the first alone if one of them may be the reason.
   bool is_refused(const sink_failure& x, std::size_t sent,
                   clock::time_point now);
   std::optional<clock::time_point>
@@ -181,7 +182,7 @@ private:
   bool blocked_ = false; ///< By a permanent failure.
   int throws_ = 0;       ///< In a row.
   error trouble_;
-  int same_failures_ = 0; ///< In a row, of one batch.
+  int alone_failures_ = 0; ///< In a row, of the first record that is held.
   /// When the first record that is held began to look like the reason of
   /// failures.
   std::optional<clock::time_point> suspect_since_;

@@ -166,7 +166,7 @@ TEST_F(sink_feed_test, sets_a_refused_record_aside_and_sends_the_others) {
   EXPECT_THAT(new_feed().refused(), HasSubstr("1 record was refused"));
 }
 
-TEST_F(sink_feed_test, halves_a_batch_on_which_the_tracker_keeps_failing) {
+TEST_F(sink_feed_test, finds_the_record_on_which_the_tracker_keeps_failing) {
   report_until(20);
   target->answer = [&](auto x) {
     return has_report(x, 3) ? broken() : sink_result{};
@@ -176,6 +176,18 @@ TEST_F(sink_feed_test, halves_a_batch_on_which_the_tracker_keeps_failing) {
   auto all = up_to(20);
   all.erase(all.begin() + 3);
   EXPECT_EQ(target->indices(), all);
+}
+
+// With the waits of a real tracker, which grow to a minute.
+TEST_F(sink_feed_test, finds_one_record_of_a_thousand_within_minutes) {
+  report_until(1000);
+  target->answer = [&](auto x) {
+    return has_report(x, 1) ? broken() : sink_result{};
+  };
+  auto feed = new_feed(tracker_options{}.retry);
+  drain(feed);
+  EXPECT_EQ(target->indices().size(), 999u);
+  EXPECT_LT(now.time_since_epoch(), std::chrono::minutes{4});
 }
 
 // A server that restarts answers 500 for a while, whatever it gets.

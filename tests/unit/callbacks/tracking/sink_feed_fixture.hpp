@@ -44,10 +44,11 @@ protected:
     reported = end;
   }
 
-  sink_feed new_feed() {
+  sink_feed new_feed(backoff::limits retry = {
+                       std::chrono::milliseconds{100},
+                       std::chrono::milliseconds{1000}}) {
     return {target, describe_tracked_run(store->description(), store->path()),
-            tracker_options{.retry = {std::chrono::milliseconds{100},
-                                      std::chrono::milliseconds{1000}}},
+            tracker_options{.retry = retry},
             [this](std::string text) { notes.push_back(std::move(text)); }};
   }
 

@@ -311,7 +311,8 @@ sink_result mlflow_sink::put_checkpoint(const journaled_batch& row) {
   };
   auto is_there = look();
   if (!is_there)
-    return sink_fails(kind::transient, is_there.error());
+    return tl::unexpected{
+      unreadable_file(checkpoint / manifest_file_name, is_there.error())};
   if (!*is_there)
     return skip();
   TROUPE_TRY_VOID(store_->remove(last)); // Of an earlier one of this name.
@@ -326,7 +327,7 @@ sink_result mlflow_sink::put_checkpoint(const journaled_batch& row) {
 sink_result mlflow_sink::put(const fs::path& path, const std::string& name) {
   auto found = look_up(path);
   if (!found)
-    return sink_fails(kind::transient, found.error());
+    return tl::unexpected{unreadable_file(path, found.error())};
   if (found->is_file())
     return store_->put_file(path, name);
   if (!found->is_folder())

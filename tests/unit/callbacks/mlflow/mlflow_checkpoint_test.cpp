@@ -106,6 +106,24 @@ TEST_F(mlflow_checkpoint_test, writes_a_row_once_however_often_its_files_fail) {
   EXPECT_EQ(std::ranges::count(bytes_of(stored("metrics/loss")), '\n'), 2);
 }
 
+// Below a folder that this user may not enter, too, no retry may ever help.
+TEST_F(mlflow_checkpoint_test, suspects_a_record_whose_file_is_not_looked_up) {
+  for (auto& path : {best / "manifest.json", folder / "image.png"}) {
+    fs::remove(path);
+    fs::create_symlink(path.filename(), path); // A loop.
+  }
+  auto records = tracker_records{};
+  records.add(logged_artifact{folder / "image.png", "a"})
+    .add(logged_image{3, "sample", folder / "image.png", 1, 1, 1})
+    .report(2, {{{"loss", 1}}}, "best");
+  for (auto& one : records.all()) {
+    auto failed = x.log({&one, 1});
+    ASSERT_FALSE(failed);
+    EXPECT_EQ(failed.error().what, sink_failure::kind::transient);
+    EXPECT_TRUE(failed.error().suspect) << "it is refused if that lasts";
+  }
+}
+
 TEST_F(mlflow_checkpoint_test, keeps_the_values_of_a_row_whose_files_are_bad) {
   auto records = tracker_records{};
   records.report(2, {{{"loss", 1}}}, "best").report(3, {{{"loss", 1}}});

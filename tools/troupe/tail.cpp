@@ -92,14 +92,17 @@ expected<bool> read_more(journal_reader& from, int& code, Add add) {
   return from.offset() > before;
 }
 
-expected<unique_fd> watch(const fs::path& journal) {
+expected<unique_fd> watch(const fs::path& run) {
   unique_fd result{::inotify_init1(IN_CLOEXEC | IN_NONBLOCK)};
-  if (!result
-      || ::inotify_add_watch(result.get(), journal.c_str(),
-                             IN_MODIFY | IN_MOVE_SELF | IN_DELETE_SELF
-                               | IN_ATTRIB)
-           < 0)
-    return tl::unexpected{storage_error("watch", journal, errno)};
+  auto add = [&](const fs::path& path, std::uint32_t what) {
+    return ::inotify_add_watch(result.get(), path.c_str(),
+                               what | IN_MOVE_SELF | IN_DELETE_SELF)
+           >= 0;
+  };
+  if (!result || !add(run / run_layout::journal, IN_MODIFY | IN_ATTRIB)
+      || !add(run, IN_MOVED_TO))
+    return tl::unexpected{storage_error("watch", run, errno)};
+  (void) add(run / run_layout::attempts, IN_MODIFY | IN_DELETE);
   return result;
 }
 
@@ -130,16 +133,19 @@ private:
   bool is_known_ = false;
 };
 
-// The kernel says when the journal grows, the driver ends or no one reads our
-// output any longer; not what a driver on another host does.
+// The kernel says when the journal grows, the state is replaced, the driver
+// releases the run or ends, or no one reads our output any longer; not what a
+// driver on another host does.
 expected<void> follow(journal_reader& from, const fs::path& path, int& code,
                       const tail_arguments& args) {
-  TROUPE_TRY(auto changes, watch(path / run_layout::journal));
+  constexpr auto release_interval_ms = 1000;
+  TROUPE_TRY(auto changes, watch(path));
   auto first = read_run(path);
   auto driver = open_driver(first);
   auto is_elsewhere = first.presence == driver_presence::elsewhere;
   silence_watch silence{args.silence_s};
   auto show = [&](journaled_batch x) { print_row(x, args); };
+  auto was_free = false;
   for (;;) {
     // What the driver wrote last is read after its end was seen.
     auto is_over = !driver && !is_elsewhere;
@@ -154,17 +160,21 @@ expected<void> follow(journal_reader& from, const fs::path& path, int& code,
         complain(run.name + " is " + run.state_name());
       return read_more(from, code, show).map([](bool) {});
     }
-    if (is_over) {
+    // A claim is empty for a moment when it is made, too.
+    auto is_free = run.presence == driver_presence::gone;
+    if (is_over || (is_free && was_free)) {
       complain(run.name + " is " + run.state_name());
-      return {};
+      return read_more(from, code, show).map([](bool) {});
     }
+    was_free = is_free;
     if (is_elsewhere)
       silence.look(run, has_grown);
     pollfd events[] = {{changes.get(), POLLIN, 0},
                        {driver.get(), POLLIN, 0},
                        {STDOUT_FILENO, 0, 0}};
-    auto limit =
-      is_elsewhere ? static_cast<int>(elsewhere_interval.count()) : -1;
+    auto limit = is_free        ? release_interval_ms
+                 : is_elsewhere ? static_cast<int>(elsewhere_interval.count())
+                                : -1;
     if (::poll(events, 3, limit) < 0 && errno != EINTR)
       return tl::unexpected{storage_error("watch", path, errno)};
     if (events[2].revents != 0) // No one reads: as a write would show.

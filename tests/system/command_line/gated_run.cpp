@@ -9,7 +9,7 @@
 // a writer. Before step `fails-at` it throws, in the first attempt only. The
 // least `score` ranks the checkpoints, the loss by default; empty: none does.
 // With `sweep`, N trials run one after the other, and only the trials given do
-// so.
+// so; each is held with `hold-trial` -1.
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -60,7 +60,8 @@ int next_step(troupe::train_context& context) {
 int loop(troupe::train_context& context, const plan& x) {
   for (auto step = next_step(context);
        step < x.steps && !context.stop_requested(); ++step) {
-    if (step == x.hold && x.trial == x.hold_trial && context.rank() == 0)
+    if (step == x.hold && (x.trial == x.hold_trial || x.hold_trial < 0)
+        && context.rank() == 0)
       wait_at(x.gate);
     if (step == x.fails_at && x.trial == x.fails_trial && context.rank() == 0
         && context.attempt() == 0)

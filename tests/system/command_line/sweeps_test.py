@@ -173,6 +173,20 @@ class VerifySweepTest(SweepTest):
             self.assertIn("sweep.jsonl, line 2", base.troupe("verify", name, "-s", self.storage, code=1)[1])
 
 
+class TailSweepTest(SweepTest):
+    def test_a_trial_is_followed_to_its_own_end(self):
+        driver, gate = self.hold("search", "--sweep", 2, "--hold-trial", -1)
+        tail = subprocess.Popen([TROUPE, "tail", "search/trial-0000", "-f", "-s", self.storage], stdin=subprocess.DEVNULL,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for _ in range(2):
+            tail.stdout.readline()
+        gate.close()
+        output, errors = tail.communicate(timeout=base.LIMIT_S)
+        self.assertEqual([tail.returncode, len(output.splitlines()), errors], [0, 2, "troupe: search/trial-0000 is finished\n"])
+        self.assertIsNone(driver.poll())
+        self.finish(driver, open(gate.name, "wb"))  # the next trial's
+
+
 class StopSweepTest(SweepTest):
     def ended(self, *options):
         """The sweep, which was asked to end while its first trial was under way."""

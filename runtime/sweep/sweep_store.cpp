@@ -170,7 +170,8 @@ void add_line(sweep_history& to, const json::document& x) {
   }
 }
 
-/// Adds the whole lines of *text*; returns where they end.
+/// Adds the whole lines of *text*; returns where they end. Fails with the first
+/// damaged line if a later one does not fit.
 expected<std::size_t> read_lines(std::string_view text, const fs::path& path,
                                  sweep_history& to) {
   std::size_t number = 0, begin = 0;
@@ -179,12 +180,19 @@ expected<std::size_t> read_lines(std::string_view text, const fs::path& path,
     ++number;
     auto line = text.substr(begin, end + 1 - begin);
     auto what = concat(path.string(), ", line ", number);
-    TROUPE_TRY_VOID(verify_sum(line, what));
+    if (auto whole = verify_sum(line, what); !whole) {
+      to.damaged.push_back(std::move(whole.error()));
+      continue;
+    }
     auto add = [&to](const json::document& x) {
       add_line(to, x);
       return true;
     };
-    TROUPE_TRY_VOID(json::read<bool>(line, what, add));
+    auto added = json::read<bool>(line, what, add);
+    if (added)
+      continue;
+    auto is_gap = added.error().code == ec::corrupt && !to.damaged.empty();
+    return tl::unexpected{is_gap ? to.damaged.front() : added.error()};
   }
   return begin;
 }
@@ -363,6 +371,7 @@ expected<void> sweep_store::open_journal() {
   if (there.exists()) {
     TROUPE_TRY(auto text, folder_.read_file(journal_file, max_journal_bytes));
     TROUPE_TRY(auto end, read_lines(text, file_path, history_));
+    TROUPE_TRY_VOID(refuse_lost_trials());
     text.resize(end); // The rest is what a killed process could not finish.
     TROUPE_TRY_VOID(folder_.replace_file(journal_file, text));
   }
@@ -372,6 +381,17 @@ expected<void> sweep_store::open_journal() {
   if (!there.exists())
     TROUPE_TRY_VOID(folder_.sync());
   TROUPE_TRY(journal_, append_file::take(std::move(file), file_path));
+  return {};
+}
+
+expected<void> sweep_store::refuse_lost_trials() const {
+  if (history_.damaged.empty())
+    return {};
+  TROUPE_TRY(auto names, folder_.names());
+  for (auto& name : names)
+    if (is_trial_name(name)
+        && !std::ranges::count(history_.trials, name, &trial::name))
+      return tl::unexpected{history_.damaged.front()};
   return {};
 }
 

@@ -65,6 +65,9 @@ struct sweep_history {
                                     ///< `running`.
   std::vector<std::size_t> ends; ///< Indices of trials in order of their ends.
   std::vector<trial_comparison> comparisons;
+  /// Of each damaged line, with its number: a power cut can take lines that
+  /// were not synced.
+  std::vector<error> damaged;
 
   /// How many trials there will be, if known. Those that have begun count even
   /// if the last start asked for fewer.
@@ -95,7 +98,8 @@ expected<bool> is_sweep(const fs::path& path);
 expected<sweep_description> read_sweep_description(const fs::path& path);
 
 /// Reads the sweep in the folder *path*, which a driver may hold meanwhile.
-/// Errors are those of `read_sweep_description`.
+/// Errors are those of `read_sweep_description`; a damaged line is one only if
+/// later lines do not fit without it.
 expected<sweep_content> read_sweep(const fs::path& path);
 
 /// Takes the lock of the sweep in *folder*, as its driver does. `ec::conflict`:
@@ -125,7 +129,8 @@ public:
   /// Takes the sweep in *storage_path* that is called `description.name`, or
   /// makes it. `ec::conflict` if the folder holds a run, another sweep or
   /// something else where no sweep was, or if another process has the sweep;
-  /// the folder then stays as it is. `ec::corrupt` for a damaged file.
+  /// the folder then stays as it is. `ec::corrupt` for a damaged file; a line
+  /// of the journal may be damaged if nothing follows from it.
   static expected<std::unique_ptr<sweep_store>>
   open(const fs::path& storage_path, sweep_description description);
 
@@ -155,6 +160,8 @@ private:
   expected<void> refuse_others() const;
   expected<void> describe(sweep_description x);
   expected<void> open_journal();
+  /// A damaged line may be that of a trial that has run (SS-1).
+  expected<void> refuse_lost_trials() const;
   expected<void> append(const std::string& line, bool is_durable);
 
   held_folder folder_;

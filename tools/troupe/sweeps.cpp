@@ -168,6 +168,7 @@ found_sweep read_sweep_at(const fs::path& path) {
     return result;
   }
   result.content = std::move(*content);
+  result.problems = result.content->history.damaged;
   if (auto start = start_of(result); start && !end_of(result))
     result.presence = presence_of(start->driver);
   return result;

@@ -198,8 +198,12 @@ verified_run verify_run(const fs::path& path) {
 /// Adds the trials of *sweep*, whose own files are read for their checksums.
 void add_trials(const fs::path& sweep, std::vector<fs::path>& runs,
                 std::vector<strange_folder>& strange) {
-  if (auto whole = read_sweep(sweep); !whole)
+  auto whole = read_sweep(sweep);
+  if (!whole)
     strange.push_back({sweep, whole.error()});
+  else
+    for (auto& x : whole->history.damaged)
+      strange.push_back({sweep, x});
   auto content = look_into(sweep);
   if (!content) {
     strange.push_back({sweep, content.error()});

@@ -53,6 +53,10 @@ expected<void> sweep_run::open() {
   judge_->restore(store_->history().comparisons);
   ledger_.emplace(outcome_.trials, *store_, plan_.chooser(), plan_.rules());
   TROUPE_TRY_VOID(ledger_->restore());
+  if (auto& damaged = store_->history().damaged; !damaged.empty())
+    console_.note(concat("the sweep continues without ",
+                         counted(damaged.size(), "damaged line"),
+                         " of its journal: ", damaged.front().message));
   if (auto ended = ledger_->ended(), resumed = ledger_->left_to_resume();
       !outcome_.trials.empty())
     console_.note(concat(store_->path().string(), ": ", counted(ended, "trial"),

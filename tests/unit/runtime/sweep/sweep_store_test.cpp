@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <iterator>
@@ -145,6 +146,53 @@ TEST_F(sweep_store_test, names_a_damaged_line) {
   EXPECT_EQ(next.error().code, ec::corrupt);
   EXPECT_THAT(next.error().message, HasSubstr("sweep.jsonl, line 1"));
   EXPECT_EQ(bytes_of(file("sweep.jsonl")), bytes) << "left as it is";
+}
+
+// Comparisons are not synced: their place in the file may be on the disk before
+// their bytes are.
+TEST_F(sweep_store_test, continues_without_lines_that_a_power_cut_took) {
+  {
+    auto first = open().value();
+    ASSERT_TRUE(first->begin(trial_of(0)));
+    ASSERT_TRUE(first->compare({"loss", {0, 0, 0.5, true}}));
+    ASSERT_TRUE(first->compare({"loss", {0, 1, 0.5, true}}));
+    ASSERT_TRUE(first->begin(trial_of(1)));
+  }
+  auto bytes = bytes_of(file("sweep.jsonl"));
+  auto from = bytes.find('\n') + 1;
+  auto to = bytes.find('\n', bytes.find('\n', from) + 1);
+  std::fill(bytes.begin() + static_cast<std::ptrdiff_t>(from),
+            bytes.begin() + static_cast<std::ptrdiff_t>(to), '\0');
+  write_bytes(file("sweep.jsonl"), bytes);
+  for (std::size_t begun = 2; begun < 4; ++begun) {
+    auto next = open();
+    ASSERT_TRUE(next) << next.error().message;
+    auto& x = (*next)->history();
+    EXPECT_EQ(x.trials.size(), begun);
+    EXPECT_TRUE(x.comparisons.empty());
+    ASSERT_EQ(x.damaged.size(), 1u);
+    EXPECT_THAT(x.damaged[0].message, HasSubstr("sweep.jsonl, line 2"));
+    ASSERT_TRUE((*next)->begin(trial_of(begun)));
+  }
+}
+
+TEST_F(sweep_store_test, SS1_refuses_the_folder_of_a_trial_whose_line_is_lost) {
+  {
+    auto first = open().value();
+    ASSERT_TRUE(first->begin(trial_of(0)));
+    ASSERT_TRUE(first->begin(trial_of(1)));
+  }
+  auto bytes = bytes_of(file("sweep.jsonl"));
+  bytes[bytes.size() - 10] ^= 1;
+  write_bytes(file("sweep.jsonl"), bytes);
+  fs::create_directory(file("trial-0001"));
+  auto next = open();
+  ASSERT_FALSE(next);
+  EXPECT_EQ(next.error().code, ec::corrupt);
+  EXPECT_THAT(next.error().message, HasSubstr("sweep.jsonl, line 2"));
+  EXPECT_EQ(bytes_of(file("sweep.jsonl")), bytes) << "left as it is";
+  fs::remove(file("trial-0001"));
+  EXPECT_EQ(open().value()->history().trials.size(), 1u);
 }
 
 TEST_F(sweep_store_test, refuses_another_sweep_once_a_trial_has_begun) {

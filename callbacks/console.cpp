@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <ctime>
+#include <utility>
 
 #include "troupe/runtime/process/would_block.hpp"
 #include "troupe/runtime/text.hpp"
@@ -168,6 +169,18 @@ std::size_t write_console(int fd, std::string_view text,
     }
   }
   return text.size();
+}
+
+void console_output::write(std::string_view text) {
+  if (left_out > 0 && !is_writable_now(fd)) {
+    left_out += text.size();
+    return;
+  }
+  if (auto bytes = std::exchange(left_out, 0); bytes > 0)
+    left_out = write_console(
+      fd, concat("\ntroupe: ", bytes,
+                 " bytes are missing here: the console was blocked\n"));
+  left_out += write_console(fd, text);
 }
 
 // -- text on a line

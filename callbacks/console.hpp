@@ -34,6 +34,15 @@ std::size_t
 write_console(int fd, std::string_view text,
               std::chrono::milliseconds patience = console_patience);
 
+/// A console that may be blocked. What it does not take is left out, from then
+/// on without waiting; the next text that it takes says how much that was.
+struct console_output {
+  int fd = -1;
+  std::size_t left_out = 0; ///< Bytes, since the last successful write.
+
+  void write(std::string_view text);
+};
+
 /// Columns of *text* (UTF-8) on a terminal: wide characters take two, combining
 /// ones none.
 int display_width(std::string_view text);

@@ -1,9 +1,7 @@
 #include "troupe/callbacks/console_progress.hpp"
 
 #include <climits>
-#include <utility>
 
-#include "troupe/callbacks/console.hpp"
 #include "troupe/callbacks/status_text.hpp"
 #include "troupe/runtime/text.hpp"
 
@@ -59,7 +57,7 @@ void console_progress::print(std::string_view text) {
   }
   std::scoped_lock guard{mutex_};
   if (finished_) {
-    write(output_, text);
+    output_.write(text);
     return;
   }
   partial_ += text;
@@ -71,7 +69,7 @@ void console_progress::print(std::string_view text) {
   if (too_long) {
     flush_partial();
   } else {
-    write(output_, partial_.substr(0, whole));
+    output_.write(partial_.substr(0, whole));
     partial_.erase(0, whole);
   }
   draw();
@@ -94,25 +92,13 @@ void console_progress::finish(const run_summary& summary, time_point now) {
     show_plain(now, true);
   erase();
   flush_partial();
-  write(progress_, to_string(summary));
+  progress_.write(to_string(summary));
   finished_ = true;
 }
 
 bool console_progress::is_finished() {
   std::scoped_lock guard{mutex_};
   return finished_;
-}
-
-void console_progress::write(stream& to, std::string_view text) {
-  if (to.left_out > 0 && !is_writable_now(to.fd)) {
-    to.left_out += text.size();
-    return;
-  }
-  if (auto bytes = std::exchange(to.left_out, 0); bytes > 0)
-    to.left_out = write_console(
-      to.fd, concat("\ntroupe: ", bytes,
-                    " bytes are missing here: the console was blocked\n"));
-  to.left_out += write_console(to.fd, text);
 }
 
 void console_progress::show(time_point now) {
@@ -170,18 +156,18 @@ void console_progress::draw() {
     return;
   // Some terminals wrap when the last column is filled.
   auto columns = terminal_columns(progress_.fd) - 1;
-  write(progress_, "\r" + fit_to_line(line_, columns) + "\x1b[K");
+  progress_.write("\r" + fit_to_line(line_, columns) + "\x1b[K");
   drawn_ = true;
 }
 
 void console_progress::erase() {
   if (drawn_)
-    write(progress_, "\r\x1b[K");
+    progress_.write("\r\x1b[K");
   drawn_ = false;
 }
 
 void console_progress::write_line(std::string_view text) {
-  write(progress_, "troupe: " + fit_to_line(text, INT_MAX) + "\n");
+  progress_.write("troupe: " + fit_to_line(text, INT_MAX) + "\n");
 }
 
 void console_progress::flush_partial() {
@@ -189,7 +175,7 @@ void console_progress::flush_partial() {
     return;
   if (partial_.back() != '\n')
     partial_ += '\n';
-  write(output_, partial_);
+  output_.write(partial_);
   partial_.clear();
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "troupe/callbacks/console.hpp"
 #include "troupe/callbacks/status_text.hpp"
 #include "troupe/runtime/values/run_status.hpp"
 
@@ -89,13 +90,6 @@ public:
   console_style style() const noexcept { return style_; }
 
 private:
-  /// A destination of text.
-  struct stream {
-    int fd;
-    std::size_t left_out = 0; ///< Bytes, since the last successful write.
-  };
-
-  void write(stream& to, std::string_view text);
   void show(time_point now);
   void show_live(time_point now);
   void show_plain(time_point now, bool all);
@@ -106,8 +100,8 @@ private:
   void flush_partial();
 
   std::mutex mutex_;
-  stream progress_;
-  stream output_;
+  console_output progress_;
+  console_output output_;
   console_style style_;
   std::optional<run_status> status_; // the last one pushed
   time_point status_time_{};

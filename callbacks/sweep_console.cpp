@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <climits>
 
-#include "troupe/callbacks/console.hpp"
 #include "troupe/callbacks/status_text.hpp"
 #include "troupe/runtime/counted.hpp"
 #include "troupe/runtime/text.hpp"
@@ -101,24 +100,25 @@ std::string trial_text(const trial& x, const std::string& metric) {
 }
 
 sweep_console::sweep_console(console_style style, int fd)
-  : style_(style), fd_(fd) {
+  : style_(style), output_{fd} {
   if (style_ == console_style::automatic)
     style_ = is_live_terminal(fd) ? console_style::live : console_style::plain;
 }
 
 void sweep_console::update(const sweep_status& x) {
-  if (style_ != console_style::live || !is_writable_now(fd_))
+  if (style_ != console_style::live || !is_writable_now(output_.fd))
     return;
-  auto rows = std::max<std::size_t>(terminal_rows(fd_), 4) - 3;
-  auto text = table_text(x, terminal_columns(fd_) - 1, rows);
+  auto rows = std::max<std::size_t>(terminal_rows(output_.fd), 4) - 3;
+  auto text = table_text(x, terminal_columns(output_.fd) - 1, rows);
   erase();
-  write_console(fd_, text);
+  output_.write(text);
   drawn_ = static_cast<std::size_t>(std::ranges::count(text, '\n'));
 }
 
 void sweep_console::note(std::string_view line) {
-  auto columns =
-    style_ == console_style::live ? terminal_columns(fd_) - 1 : log_columns;
+  auto columns = style_ == console_style::live
+                   ? terminal_columns(output_.fd) - 1
+                   : log_columns;
   write_line(line, columns - 8);
 }
 
@@ -130,12 +130,12 @@ void sweep_console::write_line(std::string_view line, int columns) {
   if (style_ == console_style::quiet)
     return;
   erase();
-  write_console(fd_, "troupe: " + fit_to_line(line, columns) + '\n');
+  output_.write("troupe: " + fit_to_line(line, columns) + '\n');
 }
 
 void sweep_console::erase() {
   if (drawn_ > 0)
-    write_console(fd_, concat("\x1b[", drawn_, "A\r\x1b[J"));
+    output_.write(concat("\x1b[", drawn_, "A\r\x1b[J"));
   drawn_ = 0;
 }
 

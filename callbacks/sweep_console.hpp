@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "troupe/callbacks/console.hpp"
 #include "troupe/callbacks/console_progress.hpp"
 #include "troupe/runtime/sweep/sweep_result.hpp"
 
@@ -52,7 +53,7 @@ private:
   void write_line(std::string_view line, int columns);
 
   console_style style_;
-  int fd_;
+  console_output output_;
   std::size_t drawn_ = 0; // lines on screen
 };
 

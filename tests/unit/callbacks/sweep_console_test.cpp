@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "tests/support/temporary_folder.hpp"
+#include "tests/unit/callbacks/console_fixture.hpp"
 #include "troupe/callbacks/sweep_console.hpp"
 
 namespace troupe::internal::test {
@@ -82,6 +83,20 @@ TEST(sweep_console_test, writes_lines_where_nothing_can_be_redrawn) {
   std::fclose(out);
   EXPECT_EQ(bytes_of(path), "troupe: a trial begins\n"
                             "troupe: a trial has ended\n");
+}
+
+// Else each line would hold the decisions of the sweep for a second.
+TEST(sweep_console_test, does_not_wait_twice_for_a_blocked_console) {
+  pipe_pair log;
+  log.fill_up();
+  sweep_console console{console_style::plain, log.writer};
+  console.note("lost"); // It returns.
+  console.note("lost, too");
+  (void) log.seen();
+  console.note("room again");
+  auto text = log.seen();
+  EXPECT_THAT(text, testing::HasSubstr("bytes are missing here"));
+  EXPECT_TRUE(text.ends_with("troupe: room again\n")) << text;
 }
 
 TEST(sweep_console_test, redraws_the_table_below_lines_that_stay) {

@@ -351,7 +351,10 @@ expected<kept_result> run_store::store_end(run_status_kind status,
   auto saved =
     seen(checkpoints_.finish(status, error, journal_->next_report()));
   if (!saved) {
+    auto was_to_finish = status == run_status_kind::finished;
     refute(saved.error());
+    if (was_to_finish) // The state that says so may be in place.
+      (void) seen(checkpoints_.finish(status, error, journal_->next_report()));
     return tl::unexpected{saved.error()};
   }
   if (auto events = checkpoints_.take_events(); !events.empty())

@@ -172,6 +172,22 @@ TEST_F(run_store_test, journals_no_end_that_could_not_be_stored) {
   }
 }
 
+TEST_F(run_store_test, its_state_says_no_other_end_than_it_returns) {
+  {
+    auto store = open().value();
+    ASSERT_TRUE(store->begin_attempt());
+    // That of the folder: the new state has its name by then.
+    ASSERT_TRUE(arm_failpoint("storage.sync_file:2=eio"));
+    EXPECT_FALSE(store->finish(run_status_kind::finished));
+    ASSERT_TRUE(arm_failpoint(""));
+  }
+  auto end = result::from_path(run);
+  ASSERT_TRUE(end) << end.error().message;
+  EXPECT_EQ(end->status, run_status_kind::errored);
+  EXPECT_TRUE(end->error);
+  EXPECT_TRUE(open()) << "it is not over";
+}
+
 TEST_F(run_store_test, appends_while_another_thread_commits) {
   auto store = open().value();
   ASSERT_TRUE(store->begin_attempt());

@@ -120,23 +120,6 @@ private:
   signals_in_time in_time_;
 };
 
-/// Calls *listener* at changes of *monitor* until it is destroyed.
-class monitor_listener {
-public:
-  monitor_listener(run_monitor& monitor, run_monitor::listener listener)
-    : monitor_(monitor) {
-    monitor_.on_change(std::move(listener));
-  }
-
-  ~monitor_listener() { monitor_.on_change({}); }
-
-  monitor_listener(const monitor_listener&) = delete;
-  monitor_listener& operator=(const monitor_listener&) = delete;
-
-private:
-  run_monitor& monitor_;
-};
-
 /// Shows the run and watches for signals until it is over.
 result watch(run_handle& run, console_progress& console, run_signals& signals) {
   auto& monitor = run_access{run}.monitor();

@@ -8,6 +8,7 @@
 #include <functional>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "troupe/runtime/metrics/packed_metrics.hpp"
@@ -107,6 +108,23 @@ private:
   bool has_result_ = false;
   bool finished_ = false;
   listener listener_;
+};
+
+/// Calls *listener* at changes of *monitor* until it is destroyed.
+class monitor_listener {
+public:
+  monitor_listener(run_monitor& monitor, run_monitor::listener listener)
+    : monitor_(monitor) {
+    monitor_.on_change(std::move(listener));
+  }
+
+  ~monitor_listener() { monitor_.on_change({}); }
+
+  monitor_listener(const monitor_listener&) = delete;
+  monitor_listener& operator=(const monitor_listener&) = delete;
+
+private:
+  run_monitor& monitor_;
 };
 
 } // namespace troupe::internal

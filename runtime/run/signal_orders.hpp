@@ -65,8 +65,8 @@ private:
   interrupt passed_on_ = interrupt::none;
 };
 
-/// Which signals are those of a run that `fit` manages. Its functions may be
-/// called on any thread.
+/// Which signals are those of a run that `fit` manages, or of a trial. Its
+/// functions may be called on any thread.
 class signals_in_time {
 public:
   /// Signals after *seen* come too late for the run. Only the first call

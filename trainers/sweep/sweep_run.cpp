@@ -239,8 +239,8 @@ expected<void> sweep_run::begin(trial x, run_request request) {
   around.enough = [judge = judge_, index = x.index](const report_batch& batch) {
     return judge->judge(index, batch);
   };
-  around.hurried = [this] {
-    return signals_ && signals_seen::by(*signals_).repeated();
+  around.signals = [this] {
+    return signals_ ? signals_seen::by(*signals_) : signals_seen{};
   };
   around.ended = [this] { wake_.notify(); };
   auto slot = slots_->take();

@@ -60,7 +60,16 @@ expected<result> trial_thread::run(const run_request& request) {
     handle_ = mine;
     pass_on(orders_.last());
   }
-  return mine->wait(around_.hurried);
+  signals_in_time in_time;
+  auto outcome_is_fixed = [&] { in_time.outcome_is_fixed(around_.signals()); };
+  monitor_listener listener{run_access{*mine}.monitor(), [&](run_state state) {
+                              if (state >= run_state::shutting_down)
+                                outcome_is_fixed();
+                            }};
+  return mine->wait([&] {
+    outcome_is_fixed();
+    return in_time.is_hurried(around_.signals().count);
+  });
 }
 
 std::shared_ptr<run_handle> trial_thread::handle() const {

@@ -31,8 +31,10 @@ public:
     caf::actor_system* system = nullptr;
     /// As `run_surroundings::enough`.
     std::function<std::optional<std::string>(const report_batch&)> enough;
-    std::function<bool()> hurried; ///< As for `run_handle::wait`.
-    std::function<void()> ended;   ///< Called when `has_ended` becomes true.
+    /// What signals have asked of the sweep so far; on the driver's thread,
+    /// too.
+    std::function<signals_seen()> signals;
+    std::function<void()> ended; ///< Called when `has_ended` becomes true.
   };
 
   /// *x* has the seconds that it ran in earlier starts. `ec::spawn`: there is

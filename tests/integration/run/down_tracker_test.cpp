@@ -16,23 +16,6 @@
 
 namespace troupe::internal::test {
 
-namespace {
-
-/// What *fd* has until *text* is in it, or until its end.
-std::string read_until(int fd, const std::string& text) {
-  std::string result;
-  char buffer[4096];
-  while (text.empty() || result.find(text) == result.npos) {
-    auto size = read(fd, buffer, sizeof(buffer));
-    if (size <= 0)
-      break;
-    result.append(buffer, static_cast<std::size_t>(size));
-  }
-  return result;
-}
-
-} // namespace
-
 class tracker_that_is_down : public run_test,
                              public testing::WithParamInterface<const char*> {
 protected:

@@ -198,6 +198,18 @@ void wait_for_lines(const fs::path& run, std::size_t lines) {
   wait_for(run, [&] { return count() >= goal; });
 }
 
+std::string read_until(int fd, const std::string& text) {
+  std::string result;
+  char buffer[4096];
+  while (text.empty() || result.find(text) == result.npos) {
+    auto size = read(fd, buffer, sizeof(buffer));
+    if (size <= 0)
+      break;
+    result.append(buffer, static_cast<std::size_t>(size));
+  }
+  return result;
+}
+
 std::vector<pid_t> descendants(pid_t root) {
   std::vector<pid_t> result;
   auto tasks = "/proc/" + std::to_string(root) + "/task";

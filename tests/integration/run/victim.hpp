@@ -54,6 +54,9 @@ void wait_for(const fs::path& folder, const std::function<bool()>& there);
 /// Waits until the journal of *run* has *lines* lines more than now.
 void wait_for_lines(const fs::path& run, std::size_t lines);
 
+/// What *fd* has until *text* is in it, or until its end.
+std::string read_until(int fd, const std::string& text);
+
 /// Descendants of *root*: its ranks and its spawner.
 std::vector<pid_t> descendants(pid_t root);
 

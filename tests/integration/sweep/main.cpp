@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <gtest/gtest.h>
+#include <troupe/trackers.hpp>
 
 #include "tests/integration/run/victim.hpp"
 #include "tests/integration/sweep/sweep_fixture.hpp"
@@ -34,10 +35,19 @@ void train(train_context& context, const settings& cfg) {
 
 namespace {
 
-int sweep_as_victim(const fs::path& storage, const std::string& go) {
+/// With `tracker_down` as *go*, trials have a tracker whose service is not
+/// there, and the sweep shows its progress.
+int sweep_as_victim(const fs::path& storage, std::string go) {
+  auto options = sweep_test::options_in(storage);
+  if (go == "tracker_down") {
+    go.clear();
+    options.run.quiet = false;
+    options.run.trackers = {
+      mlflow_tracker({.tracking_uri = "http://127.0.0.1:1"},
+                     {.finish_timeout = std::chrono::hours{1}})};
+  }
   auto x =
-    sweep{data_parallel_trainer{train, settings{.go = go},
-                                sweep_test::options_in(storage)},
+    sweep{data_parallel_trainer{train, settings{.go = go}, options},
           sweep_test::widths(4),
           {.metric = "loss", .searcher = grid_search(), .max_concurrent = 1}}
       .fit();

@@ -4,7 +4,9 @@
 #include <csignal>
 #include <map>
 
+#include <fcntl.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <gmock/gmock.h>
 
@@ -134,6 +136,23 @@ TEST_F(sweep_test, a_signal_ends_it_and_the_next_start_resumes_it) {
   ASSERT_FALSE(x.error) << x.error->message;
   EXPECT_EQ(x.trials.size(), 4u);
   EXPECT_EQ(x.trials.at(2).reports, 3u);
+}
+
+// The trial was over before the signal, which is then about the rest.
+TEST_F(sweep_test, the_first_signal_ends_the_wait_for_trackers_of_a_trial) {
+  int console[2];
+  ASSERT_EQ(::pipe2(console, O_CLOEXEC), 0);
+  victim sweeping{storage_.path().string(), "tracker_down", {}, console[1]};
+  ::close(console[1]);
+  EXPECT_THAT(read_until(console[0], "ends the wait"),
+              HasSubstr("trial-0000: the run is over and waits for trackers"));
+  sweeping.kill(SIGINT);
+  auto ended = sweeping.wait();
+  ::close(console[0]);
+  ASSERT_TRUE(WIFEXITED(ended));
+  EXPECT_EQ(WEXITSTATUS(ended), 42);
+  EXPECT_EQ(result::from_path(path() / "trial-0000")->status,
+            run_status_kind::finished);
 }
 
 TEST_F(sweep_test, trials_that_failed_run_again_after_a_correction) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstdio>
 #include <set>
 #include <sstream>
 #include <string_view>
@@ -72,6 +73,13 @@ expected<void> sync_all(const std::set<fs::path>& paths) {
         !ok)
       return ok;
   return {};
+}
+
+// Runs of other processes may replace *path* at the same moment.
+expected<void> replace_meta(const fs::path& path, const std::string& text) {
+  TROUPE_TRY(auto folder, open_file(path.parent_path(), O_RDONLY | O_DIRECTORY,
+                                    "open folder"));
+  return replace_shared_file(folder, path, text);
 }
 
 // The files and folders in *folder*.
@@ -190,7 +198,7 @@ expected<fs::path> mlflow_tree::make_experiment(const std::string& id,
     return folder;
   auto now = std::to_string(unix_ms(std::chrono::system_clock::now()));
   TROUPE_TRY_VOID(make_folders(folder, folder_mode));
-  TROUPE_TRY_VOID(replace_file(
+  TROUPE_TRY_VOID(replace_meta(
     folder / "meta.yaml",
     "artifact_location: " + yaml_text(uri_of(folder)) + "\ncreation_time: "
       + now + "\nexperiment_id: '" + id + "'\nlast_update_time: " + now
@@ -230,14 +238,14 @@ expected<void> mlflow_tree::write_meta(run_status_kind status,
     status == run_status_kind::running ? "null" : std::to_string(end_ms);
   TROUPE_TRY(auto found, look_up(file));
   if (is_ours_ || !found.exists())
-    return replace_file(file, new_meta(number, end));
+    return replace_meta(file, new_meta(number, end));
   TROUPE_TRY(auto old, read_file(file, max_value_file));
   std::string meta;
   std::istringstream lines{old};
   for (std::string line; std::getline(lines, line);)
     if (!line.starts_with("status:") && !line.starts_with("end_time:"))
       meta += line + '\n';
-  return replace_file(
+  return replace_meta(
     file, concat(meta, "end_time: ", end, "\nstatus: ", number, '\n'));
 }
 
@@ -294,13 +302,17 @@ expected<fs::path> mlflow_tree::write_value(const char* what,
   TROUPE_TRY_VOID(may_write(over_, file));
   boost::system::error_code failed;
   fs::create_directories(file.parent_path(), failed);
-  auto temporary = folder_ / ".value.tmp"; // Readers ignore it.
-  fs::remove(temporary, failed);
-  TROUPE_TRY_VOID(write_new_file(temporary, x.value));
-  fs::rename(temporary, file, failed);
-  if (failed)
-    return tl::unexpected{storage_error("write", file, failed.value())};
-  return file;
+  // Readers ignore it, and another process has one of its own.
+  auto made = make_temporary(AT_FDCWD, folder_ / ".value", 0600);
+  if (!made.file)
+    return tl::unexpected{storage_error("create", made.path, made.code)};
+  auto written = write_durably(made.file, made.path, x.value);
+  if (written && ::rename(made.path.c_str(), file.c_str()) != 0)
+    written = tl::unexpected{storage_error("write", file, errno)};
+  if (written)
+    return file;
+  fs::remove(made.path, failed);
+  return tl::unexpected{written.error()};
 }
 
 sink_result mlflow_tree::log_metrics(std::span<const mlflow_metric> metrics) {

@@ -1,6 +1,7 @@
 // The files that MLflow reads of a run, whatever failed while they were
 // written.
 
+#include <iterator>
 #include <stop_token>
 #include <string>
 #include <utility>
@@ -30,6 +31,28 @@ TEST_F(mlflow_tree_test, writes_the_files_that_mlflow_writes) {
   EXPECT_TRUE(fs::is_directory(run_folder() / "artifacts"));
   EXPECT_TRUE(fs::is_directory(folder / ".trash"));
   EXPECT_EQ(read_meta(folder / "0/meta.yaml")["name"], "Default");
+}
+
+// Two runs that start at once make an experiment both, and the trials of a
+// sweep write to its run.
+TEST_F(mlflow_tree_test, uses_no_temporary_file_of_another_process) {
+  auto experiment = folder / "0/meta.yaml.new";
+  fs::create_directory(folder / "0");
+  write_bytes(experiment, "half of it");
+  mlflow_tree tree{folder.path()};
+  ASSERT_TRUE(tree.open(wanted(), ""));
+  auto run = run_folder();
+  write_bytes(run / "meta.yaml.new", "half of it");
+  write_bytes(run / ".value.tmp", "half of it");
+  ASSERT_TRUE(tree.log_params(std::vector<mlflow_pair>{{"a", "b"}}));
+  ASSERT_TRUE(tree.end(run_status_kind::finished, 2000));
+  for (auto& other : {experiment, run / "meta.yaml.new", run / ".value.tmp"})
+    EXPECT_EQ(bytes_of(other), "half of it") << other;
+  EXPECT_EQ(bytes_of(run / "params/a"), "b");
+  EXPECT_EQ(read_meta(run / "meta.yaml")["status"], "3");
+  EXPECT_EQ(
+    std::distance(fs::directory_iterator{run}, fs::directory_iterator{}), 7)
+    << "and none of its own is left";
 }
 
 TEST_F(mlflow_tree_test, does_not_wait_for_a_pipe_instead_of_a_meta_file) {

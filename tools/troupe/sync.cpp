@@ -116,6 +116,19 @@ expected<void> check_owner(const fs::path& path) {
   return {};
 }
 
+/// The files of the trackers that the run in *run* had.
+expected<std::vector<fs::path>> files_of_trackers(const fs::path& run) {
+  std::vector<fs::path> result;
+  auto folder = run / run_layout::sinks;
+  boost::system::error_code code;
+  for (fs::directory_iterator i{folder, code}, end; !code && i != end;
+       i.increment(code))
+    result.push_back(i->path());
+  if (code && code.value() != ENOENT)
+    return tl::unexpected{storage_error("read folder", folder, code.value())};
+  return result;
+}
+
 expected<void> check_owners(const fs::path& run) {
   // The folder itself is the caller's word, a link to it, too.
   boost::system::error_code code;
@@ -125,25 +138,21 @@ expected<void> check_owners(const fs::path& run) {
   for (auto& path : {folder, run / run_layout::description,
                      run / run_layout::journal, run / run_layout::sinks})
     TROUPE_TRY_VOID(check_owner(path));
-  for (fs::directory_iterator i{run / run_layout::sinks, code}, end;
-       !code && i != end; i.increment(code))
-    TROUPE_TRY_VOID(check_owner(i->path()));
-  if (code && code.value() != ENOENT)
-    return tl::unexpected{
-      storage_error("read folder", run / run_layout::sinks, code.value())};
+  TROUPE_TRY(auto files, files_of_trackers(run));
+  for (auto& path : files)
+    TROUPE_TRY_VOID(check_owner(path));
   return {};
 }
 
 /// The trackers that the run in *run* had, by name.
 expected<std::map<std::string, std::string>> options_in(const fs::path& run) {
   std::map<std::string, std::string> result;
-  boost::system::error_code code;
-  for (fs::directory_iterator i{run / run_layout::sinks, code}, end;
-       !code && i != end; i.increment(code)) {
-    if (i->path().extension() != ".options")
+  TROUPE_TRY(auto files, files_of_trackers(run));
+  for (auto& path : files) {
+    if (path.extension() != ".options")
       continue;
-    TROUPE_TRY(auto text, read_file(i->path(), max_options_bytes));
-    result.emplace(i->path().stem().string(), std::move(text));
+    TROUPE_TRY(auto text, read_file(path, max_options_bytes));
+    result.emplace(path.stem().string(), std::move(text));
   }
   return result;
 }

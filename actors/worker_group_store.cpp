@@ -9,7 +9,7 @@ namespace {
 
 /// What *answer* makes of the attempt of the message *x*, or that it is over.
 template <class Result, class Slot, class Message, class Answer>
-caf::result<Result> answered(Slot& slot, const Message& x, Answer answer) {
+caf::result<Result> answer_in(Slot& slot, const Message& x, Answer answer) {
   if (auto a = slot.current(x.attempt))
     return answer(*a);
   return to_caf(slot.too_late(x.attempt));
@@ -18,7 +18,7 @@ caf::result<Result> answered(Slot& slot, const Message& x, Answer answer) {
 } // namespace
 
 caf::result<void> worker_group_state::set(store_set& x) {
-  return answered<void>(attempt, x, [&](attempt_state& a) {
+  return answer_in<void>(attempt, x, [&](attempt_state& a) {
     release(a.store.set(x.key, std::move(x.value)));
     return caf::unit;
   });
@@ -46,21 +46,21 @@ caf::result<std::int64_t> worker_group_state::add(const store_add& x) {
     release(sum->released);
     return sum->value;
   };
-  return answered<std::int64_t>(attempt, x, answer);
+  return answer_in<std::int64_t>(attempt, x, answer);
 }
 
 caf::result<bool> worker_group_state::check(const store_check& x) {
-  return answered<bool>(
+  return answer_in<bool>(
     attempt, x, [&](attempt_state& a) { return a.store.check(x.keys); });
 }
 
 caf::result<bool> worker_group_state::erase(const store_erase& x) {
-  return answered<bool>(attempt, x,
-                        [&](attempt_state& a) { return a.store.erase(x.key); });
+  return answer_in<bool>(
+    attempt, x, [&](attempt_state& a) { return a.store.erase(x.key); });
 }
 
 caf::result<std::int64_t> worker_group_state::size(const store_size& x) {
-  return answered<std::int64_t>(attempt, x, [](attempt_state& a) {
+  return answer_in<std::int64_t>(attempt, x, [](attempt_state& a) {
     return static_cast<std::int64_t>(a.store.size());
   });
 }
@@ -79,7 +79,7 @@ caf::result<void> worker_group_state::wait(const store_wait& x) {
 }
 
 caf::result<std::string> worker_group_state::compare_set(store_compare_set& x) {
-  return answered<std::string>(attempt, x, [&](attempt_state& a) {
+  return answer_in<std::string>(attempt, x, [&](attempt_state& a) {
     auto found =
       a.store.compare_set(x.key, x.expected_value, std::move(x.desired));
     release(found.released);

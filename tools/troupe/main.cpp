@@ -78,7 +78,7 @@ constexpr auto about_program =
 constexpr auto program_notes =
   R"(A run is named by its name in the storage folder, by the path of its folder, or
 by the first 6 digits of its id or more. Colors appear on terminals only, and
-not if NO_COLOR is set.
+not if NO_COLOR is set, or TERM is not set or dumb.
 Exit codes: 0 done; 1 something could not be done or read, or is damaged; 2 wrong
 arguments, or a run or folder that does not exist.)";
 

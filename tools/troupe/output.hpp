@@ -47,7 +47,8 @@ expected<void> put_page(const std::string& html, const fs::path& given,
 
 enum class color { none, bold, dim, red, green, yellow, cyan };
 
-/// *text* in color *x*, if stdout is a terminal and NO_COLOR is not set.
+/// *text* in color *x*, if stdout is a terminal that shows colors and NO_COLOR
+/// is not set.
 std::string painted(std::string_view text, color x);
 
 /// Columns of the terminal; nothing if stdout is not one.

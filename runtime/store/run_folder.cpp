@@ -292,7 +292,7 @@ expected<void> run_folder::sign_claim(const own_lock& claim,
                                       const fs::path& path,
                                       struct stat& made) const {
   TROUPE_TRY(auto taken, lock_file(claim.file(), path));
-  if (!taken) // One that looks for held claims.
+  if (!taken) // By a driver that looks for held claims.
     return refuse_two_at_once(this->path());
   TROUPE_TRY_VOID(overwrite(claim.file(), path, to_line(me_)));
   if (::fstat(claim.file().get(), &made) != 0)

@@ -287,8 +287,8 @@ sweep_store::open(const fs::path& storage_path, sweep_description description) {
   std::unique_ptr<sweep_store> result{new sweep_store{std::move(folder)}};
   TROUPE_TRY_VOID(result->refuse_others());
   TROUPE_TRY(result->lock_, lock_sweep(result->folder_));
-  // Who describes the sweep has done this. A start that was killed before may
-  // not.
+  // A driver that described the sweep has done this. A start that was killed
+  // before may not.
   TROUPE_TRY(auto described, result->folder_.look_up_link(description_file));
   if (!described.exists()) {
     TROUPE_TRY_VOID(sync_folder(storage));

@@ -1,7 +1,7 @@
 #include "troupe/runtime/process/rank_snapshot.hpp"
 
 #include <algorithm>
-#include <utility>
+#include <tuple>
 
 #include "troupe/runtime/process/shared_segment.hpp"
 
@@ -59,19 +59,20 @@ rank_snapshot snapshot_of(int rank, const rank_activity& a) {
 std::vector<rank_snapshot> snapshots_of(const shared_segment& segment,
                                         int first, bool has_more) {
   std::vector<rank_snapshot> result;
-  // Collectives that each has entered, and steps in all of them.
-  std::vector<std::pair<std::uint64_t, std::uint32_t>> places;
+  // Collectives that each has entered, steps in all of them, and whether it has
+  // left the last one.
+  std::vector<std::tuple<std::uint64_t, std::uint32_t, bool>> places;
   for (int i = 0; i < segment.ranks(); ++i) {
     auto& shown = segment.rank(i);
     auto& x = result.emplace_back(snapshot_of(first + i, shown.activity));
     // Bit 0 does not count steps. Groups without shared memory have none.
     auto progress = shown.progress.load(std::memory_order_relaxed);
-    places.emplace_back(x.collectives, progress >> 1);
+    places.emplace_back(x.collectives, progress >> 1, !x.in_collective);
   }
   auto furthest = std::ranges::max(places);
   for (std::size_t i = has_more ? 1 : 0; i < result.size(); ++i)
-    result[i].is_behind =
-      result[i].in_collective && places[i].second > 0 && places[i] < furthest;
+    result[i].is_behind = result[i].in_collective && std::get<1>(places[i]) > 0
+                          && places[i] < furthest;
   return result;
 }
 

@@ -64,7 +64,7 @@ struct rank_snapshot {
   bool gave_up = false;     ///< Others were missing in its last collective.
   bool counts_calls = true; ///< `called` is meaningful.
   collective_failure failed = collective_failure::none;
-  /// Inside a collective, where ranks of its host wait for it.
+  /// Inside a collective, where a rank of its host has got further.
   bool is_behind = false;
   std::uint64_t collectives = 0;
   std::uint64_t called = 0;
@@ -101,9 +101,10 @@ bool inspect(Inspector& f, rank_snapshot& x) {
 /// What the ranks of *segment* show now, the first of which is *first* of all
 /// ranks; nothing of their processes. *has_more*: other hosts have ranks, too.
 ///
-/// A rank that `is_behind` has taken fewer steps of collectives than others of
-/// its host, and waits for none of these. The first of one of several hosts may
-/// wait for another host meanwhile, and does not count as behind.
+/// A rank that `is_behind` has taken fewer steps of collectives than another of
+/// its host, or is in one that the other has left: it waits for none of these.
+/// The first of one of several hosts may wait for another host meanwhile, and
+/// does not count as behind.
 std::vector<rank_snapshot> snapshots_of(const shared_segment& segment,
                                         int first, bool has_more);
 

@@ -74,6 +74,11 @@ TEST_F(rank_places_test, who_is_behind_in_a_collective_keeps_its_host_waiting) {
   EXPECT_THAT(behind(true), ElementsAre(5)) << "4 may wait for another host";
   segment.rank(1).activity.leave_collective();
   EXPECT_THAT(behind(true), IsEmpty()) << "it has not come to the next";
+  segment.rank(1).activity.enter_collective();
+  segment.rank(1).advance();
+  EXPECT_THAT(behind(true), IsEmpty()) << "no rank has got further";
+  segment.rank(2).activity.leave_collective();
+  EXPECT_THAT(behind(true), ElementsAre(5)) << "another is through";
 }
 
 TEST_F(rank_places_test, names_who_is_missing_in_a_collective) {

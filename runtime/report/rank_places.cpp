@@ -60,8 +60,11 @@ std::vector<int> late_in_collectives(const std::vector<rank_snapshot>& ranks,
 
 bool waits_for_data(const std::vector<rank_snapshot>& ranks, int rank) {
   auto& x = ranks[static_cast<std::size_t>(rank)];
-  return x.in_collective && !x.is_behind
-         && late_in_collectives(ranks, rank).empty();
+  auto is_missing = [&x](const rank_snapshot& any) {
+    return any.is_behind
+           || (!any.in_collective && any.collectives < x.collectives);
+  };
+  return x.in_collective && std::ranges::none_of(ranks, is_missing);
 }
 
 std::optional<epoch_progress> progress_of(const rank_snapshot& x,

@@ -26,9 +26,8 @@ bool has_left(const rank_snapshot& x);
 std::vector<int> late_in_collectives(const std::vector<rank_snapshot>& ranks,
                                      int rank);
 
-/// Whether *rank* is in a collective that all have entered and in which none of
-/// its host waits for it: what it waits for comes from other hosts, or over
-/// Gloo.
+/// Whether *rank* is in a collective and none is missing there or behind, as in
+/// `collective_wait`: what it waits for comes from other hosts, or over Gloo.
 bool waits_for_data(const std::vector<rank_snapshot>& ranks, int rank);
 
 /// How far the loop is in its pass. Nothing before the first batch is done:

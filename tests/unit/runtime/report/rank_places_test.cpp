@@ -109,10 +109,13 @@ TEST_F(rank_places_test, a_rank_that_no_one_is_late_for_waits_for_data) {
   ranks[2].collectives = 3;
   EXPECT_FALSE(waits_for_data(ranks, 0)) << "it waits for rank 2";
   EXPECT_FALSE(waits_for_data(ranks, 1)) << "it does not wait";
+  in_collective(2, 3);
+  EXPECT_TRUE(waits_for_data(ranks, 0)) << "rank 2 waits, too";
   ranks[2].collectives = 4;
   EXPECT_TRUE(waits_for_data(ranks, 0));
-  ranks[0].is_behind = true;
-  EXPECT_FALSE(waits_for_data(ranks, 0)) << "others wait for it";
+  ranks[2].is_behind = true;
+  EXPECT_FALSE(waits_for_data(ranks, 0)) << "it waits for rank 2";
+  EXPECT_FALSE(waits_for_data(ranks, 2)) << "others wait for it";
 }
 
 TEST_F(rank_places_test, does_not_blame_a_rank_that_waits_for_the_driver) {

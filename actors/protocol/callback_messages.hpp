@@ -18,9 +18,10 @@
 #include "troupe/runtime/values/run_error.hpp"
 #include "troupe/runtime/values/run_status.hpp"
 
-// What the driver sends to its USER CALLBACK actor, which passes it on to those
-// of users, and what they answer. Each message names its run by
-// `run_context::id`, so that one actor can follow several.
+// What the driver sends to the actors that follow its run, and to its USER
+// CALLBACK, which passes it on to the callbacks of users; and what they answer.
+// Each message names its run by `run_context::id`, so that one actor can follow
+// several.
 
 namespace troupe {
 

@@ -133,6 +133,8 @@ void closing_notice::let_go() noexcept {
     thread_.join();
 }
 
+// -- run_access
+
 expected<run_handle> run_access::start(prepared_request request,
                                        caf::actor_system& system,
                                        run_surroundings around) noexcept {

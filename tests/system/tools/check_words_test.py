@@ -39,7 +39,7 @@ class CheckWords(unittest.TestCase):
                 self.expect_word(word, "README.md", f"Then {word} x.\n")
 
     def test_reads_programs_without_an_ending_and_scripts(self):
-        for name in ("dev", "tools/a", "cmake/check", "tests/hosts/a"):
+        for name in ("dev", ".ci/run", "tools/a", "cmake/check", "tests/hosts/a"):
             self.expect_word("told", name, "#!/usr/bin/env bash\n# It is told.\n", 2)
             self.expect_word("told", name, '#!/usr/bin/env python3\ntold = "It is told."\n', 2)
         for name in ("tests/hosts/a.sh", "cmake/a.cmake", "callbacks/page/a.js", "runtime/CMakeLists.txt", "CMakeLists.txt"):

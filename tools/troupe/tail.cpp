@@ -160,13 +160,11 @@ expected<void> follow(journal_reader& from, const fs::path& path, int& code,
         complain(run.name + " is " + run.state_name());
       return read_more(from, code, show).map([](bool) {});
     }
-    // A claim is empty for a moment when it is made, too.
     auto is_free = run.presence == driver_presence::gone;
     if (is_over || (is_free && was_free)) {
       complain(run.name + " is " + run.state_name());
       return read_more(from, code, show).map([](bool) {});
     }
-    was_free = is_free;
     if (is_elsewhere)
       silence.look(run, has_grown);
     pollfd events[] = {{changes.get(), POLLIN, 0},
@@ -175,8 +173,11 @@ expected<void> follow(journal_reader& from, const fs::path& path, int& code,
     auto limit = is_free        ? release_interval_ms
                  : is_elsewhere ? static_cast<int>(elsewhere_interval.count())
                                 : -1;
-    if (::poll(events, 3, limit) < 0 && errno != EINTR)
+    auto ready = ::poll(events, 3, limit);
+    if (ready < 0 && errno != EINTR)
       return tl::unexpected{storage_error("watch", path, errno)};
+    // A claim is empty for a moment when it is made, too.
+    was_free = is_free && ready == 0;
     if (events[2].revents != 0) // No one reads: as a write would show.
       return {};
     char ignored[4096];

@@ -344,17 +344,19 @@ expected<kept_result> run_store::store_end(run_status_kind status,
   if (!noted)
     refute(noted.error());
   checkpoints_.note_failures(failures());
-  if (status == run_status_kind::finished)
-    checkpoints_.note_stop(stop_reason());
-  checkpoints_.note_unsynced_journal(journal_->sync_failed());
+  auto save = [&] {
+    auto is_finished = status == run_status_kind::finished;
+    checkpoints_.note_stop(is_finished ? stop_reason() : std::string{});
+    checkpoints_.note_unsynced_journal(journal_->sync_failed());
+    return seen(checkpoints_.finish(status, error, journal_->next_report()));
+  };
   // Even if the journal is broken: the state says how the run ended.
-  auto saved =
-    seen(checkpoints_.finish(status, error, journal_->next_report()));
+  auto saved = save();
   if (!saved) {
     auto was_to_finish = status == run_status_kind::finished;
     refute(saved.error());
     if (was_to_finish) // The state that says so may be in place.
-      (void) seen(checkpoints_.finish(status, error, journal_->next_report()));
+      (void) save();
     return tl::unexpected{saved.error()};
   }
   if (auto events = checkpoints_.take_events(); !events.empty())

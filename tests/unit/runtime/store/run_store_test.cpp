@@ -14,6 +14,7 @@
 #include "tests/unit/runtime/store/run_store_fixture.hpp"
 #include "troupe/runtime/failpoint.hpp"
 #include "troupe/runtime/store/journal_reader.hpp"
+#include "troupe/runtime/store/saved_run.hpp"
 #include "troupe/runtime/values/run_error.hpp"
 
 using namespace troupe;
@@ -186,6 +187,22 @@ TEST_F(run_store_test, its_state_says_no_other_end_than_it_returns) {
   EXPECT_EQ(end->status, run_status_kind::errored);
   EXPECT_TRUE(end->error);
   EXPECT_TRUE(open()) << "it is not over";
+}
+
+// Between the two, the journal gets another end.
+TEST_F(run_store_test, an_end_that_is_saved_again_says_what_failed_meanwhile) {
+  {
+    auto store = open().value();
+    ASSERT_TRUE(store->begin_attempt());
+    store->note_stop("it was good enough");
+    ASSERT_TRUE(arm_failpoint("storage.sync_file:2=eio,journal.sync:2=eio"));
+    EXPECT_FALSE(store->finish(run_status_kind::finished));
+    ASSERT_TRUE(arm_failpoint(""));
+  }
+  auto state = load_run(run).value().value();
+  EXPECT_EQ(state.status, run_status_kind::errored);
+  EXPECT_EQ(state.stop_reason, "") << "only a finished run has one";
+  EXPECT_TRUE(state.journal_unsynced);
 }
 
 TEST_F(run_store_test, appends_while_another_thread_commits) {

@@ -3,7 +3,6 @@
 #include <climits>
 
 #include "troupe/callbacks/status_text.hpp"
-#include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
 

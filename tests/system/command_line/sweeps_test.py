@@ -96,6 +96,18 @@ class ListTest(SweepTest):
         self.assertIn("digits", output)
         self.assertIn("search: ", errors)
 
+    def test_a_damaged_line_from_which_nothing_follows_is_named(self):
+        journal = self.runs.make("search", "--sweep", 2) / "sweep.jsonl"
+        whole = journal.read_bytes()
+        journal.write_bytes(whole + bytes(20) + b"\n")
+        damage = f"sweep.jsonl, line {len(whole.splitlines()) + 1} is damaged"
+        for _ in range(2):
+            x = self.found(code=1)
+            self.assertEqual([x["state"], x["trials"]["finished"], len(x["problems"])], ["finished", 2, 1])
+            self.assertIn(damage, x["problems"][0]["message"])
+            self.assertIn(damage, base.troupe("verify", "search", "-s", self.storage, code=1)[1])
+            self.runs.make("search", "--sweep", 2)  # It continues.
+
 
 class ShowTest(SweepTest):
     def test_a_sweep_is_shown_with_its_space_and_its_trials(self):

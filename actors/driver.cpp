@@ -7,7 +7,6 @@
 #include "troupe/runtime/counted.hpp"
 #include "troupe/runtime/process/secrets.hpp"
 #include "troupe/runtime/text.hpp"
-#include "troupe/runtime/unix_time.hpp"
 
 namespace troupe::internal {
 
@@ -98,8 +97,7 @@ void driver_state::preempt_group(const run_action& action) {
     return;
   auto grace = leave_by.grace();
   send(self, args.group,
-       preempt_attempt{action.attempt, action.reason.message,
-                       unix_ms(std::chrono::system_clock::now() + grace)});
+       preempt_attempt{action.attempt, action.reason.message, grace.count()});
   auto why = redacted(action.reason.message);
   args.monitor->note(
     concat(why, "; ranks have ", duration_text(grace),

@@ -15,6 +15,7 @@
 #include "troupe/runtime/process/shared_segment.hpp"
 #include "troupe/runtime/report/call_batch.hpp"
 #include "troupe/runtime/run/attempt_slot.hpp"
+#include "troupe/runtime/run/leave_plan.hpp"
 
 namespace troupe::internal {
 
@@ -66,6 +67,7 @@ struct host_agent_state {
     std::vector<host_call> held; ///< Not passed on yet.
     std::size_t held_bytes = 0;
     std::multimap<std::uint64_t, pending_report> reports; ///< By index.
+    local_deadline deadline; ///< By when its ranks are to leave.
   };
 
   // -- the worker group asks
@@ -73,7 +75,7 @@ struct host_agent_state {
   void end(const end_ranks& x);
   void kill(const kill_rank& x);
   void over(const attempt_over& x);
-  void answer(const reports_answered& x);
+  void answer(reports_answered& x);
   void answer(const barrier_answered& x);
   void refuse(const call_refused& x);
   host_snapshots look(const look_at_ranks& x);

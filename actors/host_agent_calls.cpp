@@ -7,6 +7,7 @@
 #include "troupe/actors/host_agent.hpp"
 #include "troupe/actors/protocol/error_code.hpp"
 #include "troupe/runtime/text.hpp"
+#include "troupe/runtime/unix_time.hpp"
 
 namespace troupe::internal {
 
@@ -121,10 +122,16 @@ caf::result<Answer> host_agent_state::pass_on(Message& x, More&... more) {
 
 // -- from the worker group
 
-void host_agent_state::answer(const reports_answered& x) {
+void host_agent_state::answer(reports_answered& x) {
   auto a = attempt.current(x.attempt);
   if (!a)
     return;
+  // Here, not in the rank: one that reports ahead takes its answers later.
+  if (auto& stop = x.answer.stop;
+      stop && stop->kind != stop_info::kind_type::finished)
+    stop->deadline_ms =
+      a->deadline.of(stop->deadline_ms, stop->left_ms,
+                     unix_ms(std::chrono::system_clock::now()));
   a->batch.answered(x.answer.index);
   auto [first, last] = a->reports.equal_range(x.answer.index);
   for (auto i = first; i != last; ++i)
@@ -202,7 +209,7 @@ host_agent_actor::behavior_type host_agent(host_agent_state::pointer self,
     [&state](const end_ranks& x) { state.end(x); },
     [&state](const kill_rank& x) { state.kill(x); },
     [&state](const attempt_over& x) { state.over(x); },
-    [&state](const reports_answered& x) { state.answer(x); },
+    [&state](reports_answered& x) { state.answer(x); },
     [&state](const barrier_answered& x) { state.answer(x); },
     [&state](const call_refused& x) { state.refuse(x); },
     [&state](const look_at_ranks& x) { return state.look(x); },

@@ -185,6 +185,11 @@ struct worker_group_state {
       args.journal(kind, std::move(fields));
   }
   std::uint64_t token() const { return args.token ? args.token() : 0; }
+  /// By which deadlines are kept.
+  std::int64_t now_ms() const {
+    auto now = self->clock().now().time_since_epoch();
+    return std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
+  }
   void stop(const stop_attempt& x);
   void preempt(const preempt_attempt& x);
   caf::result<void> ready(rank_ready& x);

@@ -178,7 +178,7 @@ void worker_group_state::stop(const stop_attempt& x) {
 
 void worker_group_state::preempt(const preempt_attempt& x) {
   if (auto a = attempt.current(x.attempt))
-    a->leaves.preempt(x.reason, x.deadline_ms);
+    a->leaves.preempt(x.reason, now_ms() + x.grace_ms);
 }
 
 void worker_group_state::on_failure() {

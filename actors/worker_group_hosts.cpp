@@ -9,7 +9,6 @@
 #include "troupe/actors/worker_group.hpp"
 #include "troupe/runtime/config/rank_shares.hpp"
 #include "troupe/runtime/text.hpp"
-#include "troupe/runtime/unix_time.hpp"
 
 namespace troupe::internal {
 
@@ -139,7 +138,7 @@ void worker_group_state::let_leave(std::string why,
                                    std::chrono::milliseconds grace) {
   if (!attempt || attempt->tracker.end_ordered())
     return;
-  auto end = unix_ms(std::chrono::system_clock::now() + grace);
+  auto end = now_ms() + grace.count();
   if (!attempt->leaves.continue_later(std::move(why), end))
     return;
   // The processes need a moment to end before the host does.

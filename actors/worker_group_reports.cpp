@@ -120,8 +120,12 @@ std::optional<stop_notice> worker_group_state::notice_for(std::uint64_t index,
   auto notice = attempt->leaves.notice_for(index);
   if (!notice)
     return std::nullopt;
+  auto left = notice->deadline_ms;
+  if (left != leave_plan::never_ms
+      && notice->kind != stop_info::kind_type::finished)
+    left -= now_ms();
   return stop_notice{notice->after, std::move(notice->reason),
-                     notice->deadline_ms, notice->kind};
+                     notice->deadline_ms, notice->kind, left};
 }
 
 void worker_group_state::join(host_call& call, join_barrier& x) {

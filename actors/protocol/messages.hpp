@@ -47,16 +47,16 @@ struct stop_attempt {
 
 TROUPE_INSPECT(stop_attempt, attempt, reason, grace_ms)
 
-/// Asks the ranks of *attempt* to leave their loops by *deadline_ms* (Unix
-/// time): they learn of it with one of their next reports, all with the same. A
-/// later one changes only the deadline.
+/// Asks the ranks of *attempt* to leave their loops within *grace_ms*: they
+/// learn of it with one of their next reports, all with the same. A later one
+/// changes only the deadline.
 struct preempt_attempt {
   std::uint64_t attempt = 0;
   std::string reason;
-  std::int64_t deadline_ms = 0;
+  std::int64_t grace_ms = 0;
 };
 
-TROUPE_INSPECT(preempt_attempt, attempt, reason, deadline_ms)
+TROUPE_INSPECT(preempt_attempt, attempt, reason, grace_ms)
 
 /// Every rank runs its loop.
 struct attempt_started {
@@ -192,11 +192,16 @@ TROUPE_INSPECT(report, attempt, value, waits)
 struct stop_notice {
   std::uint64_t index = 0;
   std::string reason;
-  std::int64_t deadline_ms = 0; ///< Unix time.
+  /// From the worker group: by its own clock, so that it only names the
+  /// deadline (`local_deadline`). From the host agent: Unix time of its host.
+  std::int64_t deadline_ms = 0;
   stop_info::kind_type kind = stop_info::kind_type::preempted;
+  /// Until the deadline when the worker group answered; `leave_plan::never_ms`:
+  /// there is none.
+  std::int64_t left_ms = 0;
 };
 
-TROUPE_INSPECT(stop_notice, index, reason, deadline_ms, kind)
+TROUPE_INSPECT(stop_notice, index, reason, deadline_ms, kind, left_ms)
 
 /// Report *index* of every rank is durable.
 struct report_committed {

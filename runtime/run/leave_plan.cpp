@@ -56,4 +56,12 @@ leave_plan::outcome leave_plan::outcome_of(bool all_returned,
   return {false, continuation_ ? continuation_->why : std::string{}};
 }
 
+std::int64_t local_deadline::of(std::int64_t name_ms, std::int64_t left_ms,
+                                std::int64_t now_ms) noexcept {
+  if (std::exchange(name_ms_, name_ms) != name_ms)
+    at_ms_ = left_ms < leave_plan::never_ms - now_ms ? now_ms + left_ms
+                                                     : leave_plan::never_ms;
+  return at_ms_;
+}
+
 } // namespace troupe::internal

@@ -27,7 +27,8 @@ public:
       std::chrono::system_clock::duration::max())
       .count();
 
-  /// What ranks learn with the answer to a report. Deadlines are Unix time.
+  /// What ranks learn with the answer to a report. Deadlines are by the clock
+  /// of the one that plans.
   struct notice {
     std::uint64_t after = 0; ///< Index of their last report.
     std::string reason;
@@ -77,6 +78,21 @@ private:
   bool is_over_ = false; // the time of the continuation
   std::optional<std::uint64_t> after_;
   std::optional<std::uint64_t> ahead_; // latest report sent ahead of answers
+};
+
+/// The deadline of a `leave_plan` by the clock of another host. Clocks of hosts
+/// differ, so that what is left of it travels. It is fixed by the first answer
+/// that names it: all ranks of a host have one, and keep it.
+class local_deadline {
+public:
+  /// *left_ms* are left of the deadline *name_ms* at *now_ms*. Returns when it
+  /// is, by the same clock as *now_ms*.
+  std::int64_t of(std::int64_t name_ms, std::int64_t left_ms,
+                  std::int64_t now_ms) noexcept;
+
+private:
+  std::optional<std::int64_t> name_ms_;
+  std::int64_t at_ms_ = leave_plan::never_ms;
 };
 
 } // namespace troupe::internal

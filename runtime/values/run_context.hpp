@@ -108,8 +108,10 @@ struct stop_info {
 
   kind_type kind = kind_type::stopped;
   std::string reason; ///< Human-readable, such as "SIGTERM".
-  /// When ranks that are still in their loops are ended. Not for `finished`;
-  /// far away if nothing ends them.
+  /// When ranks that are still in their loops are ended, by the clock of the
+  /// rank's host: the same for all its ranks, and on other hosts than the
+  /// driver's late by the time that the message took. It changes only if ranks
+  /// get another deadline. Not for `finished`; far away if nothing ends them.
   std::chrono::system_clock::time_point deadline;
 
   bool operator==(const stop_info&) const = default;

@@ -52,6 +52,20 @@ TEST_F(driver_preemption_test, ranks_learn_of_it_with_their_next_report) {
   EXPECT_EQ(callback->calls.back(), "after_run preempted");
 }
 
+TEST_F(driver_preemption_test, ranks_learn_how_much_time_is_left) {
+  run();
+  preempt();
+  system.pass(ms{400});
+  auto first = report(0);
+  ASSERT_TRUE(first->value && first->value->stop);
+  EXPECT_EQ(first->value->stop->left_ms, 600);
+  system.pass(ms{100});
+  auto second = report(1);
+  ASSERT_TRUE(second->value && second->value->stop);
+  EXPECT_EQ(second->value->stop->left_ms, 500);
+  EXPECT_EQ(second->value->stop->deadline_ms, first->value->stop->deadline_ms);
+}
+
 TEST_F(driver_preemption_test, no_secret_of_its_reason_is_kept) {
   run();
   send_anonymous(driver, preempt_run{"https://me:hunter2@host said so", -1});

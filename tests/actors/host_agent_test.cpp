@@ -5,6 +5,7 @@
 
 #include "tests/actors/worker_group_fixture.hpp"
 #include "troupe/actors/agent_pulse.hpp"
+#include "troupe/runtime/unix_time.hpp"
 
 namespace troupe::internal::test {
 
@@ -130,6 +131,33 @@ TEST_F(host_agent_test, sends_one_message_for_a_report_of_all_its_ranks) {
     ASSERT_TRUE(x->value);
     EXPECT_EQ(x->value->checkpoint, "/c");
   }
+}
+
+// The clocks of hosts differ, and a rank that reports ahead takes its answers
+// later.
+TEST_F(host_agent_test, makes_what_is_left_one_deadline_by_its_own_clock) {
+  auto now = [] { return unix_ms(std::chrono::system_clock::now()); };
+  auto deadline_after = [&](std::uint64_t index, const stop_notice& stop) {
+    auto first = ranks.report(4, index);
+    auto second = ranks.report(5, index);
+    send_anonymous(ranks.agent, reports_answered{3, {index, {}, stop}, {}});
+    system.settle();
+    EXPECT_TRUE(first->value && first->value->stop);
+    EXPECT_TRUE(second->value && second->value->stop);
+    auto result = first->value.value().stop.value().deadline_ms;
+    EXPECT_EQ(second->value.value().stop.value().deadline_ms, result);
+    return result;
+  };
+  auto preempted = stop_info::kind_type::preempted;
+  auto earliest = now() + 30'000;
+  auto deadline =
+    deadline_after(10, {10, "SIGTERM", 77'000, preempted, 30'000});
+  EXPECT_GE(deadline, earliest);
+  EXPECT_LE(deadline, now() + 30'000);
+  EXPECT_EQ(deadline_after(11, {10, "SIGTERM", 77'000, preempted, 20'000}),
+            deadline);
+  EXPECT_LT(deadline_after(12, {10, "SIGTERM", 60'000, preempted, 3000}),
+            deadline);
 }
 
 // Those of all ranks of a host might not fit into one message.

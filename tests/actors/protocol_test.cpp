@@ -109,6 +109,7 @@ result outcome() {
 const checkpoint at_c = checkpoint::from_directory("/c");
 const loop_spec loop{address, {"", 78, "ef"}, "config", hooks};
 const link_credentials credentials{"authority", "certificate", "key"};
+const stop_notice leaving{13, "text", 14, stop_info::kind_type::preempted, 15};
 
 /// Calls *f* with a value of every type on the wire, no field at its default.
 template <class F>
@@ -140,8 +141,8 @@ void for_each_sample(F f) {
   f(stop_loop{2, problem});
   f(loop_ended{2, 1, problem, true});
   f(report{2, one_report, false});
-  f(report_committed{12, "/c", stop_notice{13, "text", 14}});
-  f(stop_notice{13, "text", 14});
+  f(report_committed{12, "/c", leaving});
+  f(leaving);
   f(reports_awaited{2, 1});
   f(join_barrier{2, 1, 3, meeting_kind::broadcast, "payload", problem});
   f(barrier_released{"payload"});
@@ -194,7 +195,7 @@ void for_each_sample(F f) {
   f(end_ranks{2, problem});
   f(kill_rank{2, 1});
   f(attempt_over{2});
-  f(reports_answered{2, {12, "/c", stop_notice{13, "text", 14}}, problem});
+  f(reports_answered{2, {12, "/c", leaving}, problem});
   f(barrier_answered{2, {"payload"}, problem});
   f(call_refused{2, 1, 12, problem});
   f(look_at_ranks{2, {1}});

@@ -89,5 +89,25 @@ TEST(leave_plan_test, continues_for_a_host_that_left_ranks_no_more_time) {
   EXPECT_EQ(plan.outcome_of(true, 2).left_for, "") << "all had returned";
 }
 
+TEST(local_deadline_test, is_as_far_away_as_on_the_other_host) {
+  local_deadline deadline;
+  EXPECT_EQ(deadline.of(500, 30, 7000), 7030);
+}
+
+TEST(local_deadline_test, stays_until_the_other_host_names_another) {
+  local_deadline deadline;
+  EXPECT_EQ(deadline.of(500, 30, 7000), 7030);
+  EXPECT_EQ(deadline.of(500, 21, 7010), 7030) << "an answer that was slow";
+  EXPECT_EQ(deadline.of(490, 10, 7011), 7021);
+  EXPECT_EQ(deadline.of(490, -5, 7030), 7021);
+}
+
+TEST(local_deadline_test, is_far_away_if_nothing_ends_ranks) {
+  local_deadline deadline;
+  constexpr auto never = leave_plan::never_ms;
+  EXPECT_EQ(deadline.of(never, never, 7000), never);
+  EXPECT_EQ(deadline.of(500, 30, 7000), 7030);
+}
+
 } // namespace
 } // namespace troupe::internal

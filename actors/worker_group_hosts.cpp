@@ -199,6 +199,7 @@ void worker_group_state::show(const host_left_out& x) {
   note(concat("host ", hosts.name(x.host), " gets no ranks for ", min.count(),
               " min: those of attempt ", attempt->number,
               have_begun ? " failed before a report" : " could not start"));
+  offer_places();
 }
 
 void worker_group_state::lose(const host_lost& x) {

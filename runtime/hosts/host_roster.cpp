@@ -149,10 +149,11 @@ std::optional<std::size_t> host_roster::free_host(Function fit_of) const {
   return result;
 }
 
+// One that is left out is a spare once it may have ranks again.
 bool host_roster::has_room() const {
   auto slots = 0;
   for (auto& host : all())
-    if (host.incarnation)
+    if (host.incarnation && !host.left_out_until)
       slots += host.room.ranks;
   return slots < limits_.max_ranks;
 }

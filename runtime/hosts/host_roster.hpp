@@ -34,8 +34,8 @@ std::string clock_warning(const agent_facts& x,
 ///
 /// Where agents are launched, an elastic run takes guests, too: agents that
 /// someone else has started, while the hosts that are here have too few slots
-/// for its most ranks. A guest on a host of the run gets that host, others are
-/// further hosts.
+/// for its most ranks, without those that are left out. A guest on a host of
+/// the run gets that host, others are further hosts.
 ///
 /// A host needs what its ranks claim. One that has too little is refused; in an
 /// elastic run, it has as many ranks as it can hold.

@@ -79,11 +79,9 @@ protected:
     system.settle();
   }
 
-  /// Another host's agent says hello and, without a problem, has ranks.
-  host_accepted join(std::uint64_t incarnation, error problem = {},
-                     std::uint64_t launch = 0) {
-    elsewhere = std::make_shared<recorded_launcher>();
-    other = system.spawn(host_agent, host_agent_args{elsewhere});
+  /// What an agent of another host says first.
+  agent_hello hello_of(std::uint64_t incarnation,
+                       std::uint64_t launch = 0) const {
     agent_hello hello;
     hello.facts.incarnation = incarnation;
     hello.facts.host = host;
@@ -93,8 +91,17 @@ protected:
     hello.facts.clock_ms = unix_ms(clock);
     hello.facts.address = "10.0.0.2";
     hello.facts.driver_address = "10.0.0.1";
-    auto answer = system.ask<host_accepted>(
-      ranks.group, hello, caf::actor_cast<caf::strong_actor_ptr>(other));
+    return hello;
+  }
+
+  /// Another host's agent says hello and, without a problem, has ranks.
+  host_accepted join(std::uint64_t incarnation, error problem = {},
+                     std::uint64_t launch = 0) {
+    elsewhere = std::make_shared<recorded_launcher>();
+    other = system.spawn(host_agent, host_agent_args{elsewhere});
+    auto answer =
+      system.ask<host_accepted>(ranks.group, hello_of(incarnation, launch),
+                                caf::actor_cast<caf::strong_actor_ptr>(other));
     if (!answer->value) {
       ADD_FAILURE() << answer->failure.message;
       return {};

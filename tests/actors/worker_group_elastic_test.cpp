@@ -477,6 +477,26 @@ TEST_F(guest_group_test, a_host_that_was_not_planned_has_ranks_after_a_report) {
   EXPECT_EQ(third.launcher->prepared[0].world_size, 3);
 }
 
+TEST_F(guest_group_test, a_host_that_is_left_out_leaves_room_for_a_guest) {
+  join(2);
+  play(third);
+  auto asked = 0;
+  other =
+    system.spawn(host_agent, host_agent_args{elsewhere, [&asked] { ++asked; }});
+  auto ask = [&] {
+    return system.ask<host_accepted>(
+      ranks.group, hello_of(3), caf::actor_cast<caf::strong_actor_ptr>(other));
+  };
+  EXPECT_EQ(ask()->failure.code, ec::conflict);
+  report_both(0, "c0");
+  ranks.finish(0);
+  second.finish(1);
+  fail_to_start(4);
+  EXPECT_THAT(notes, HasSubstr("gets no ranks for 1 min: "));
+  EXPECT_EQ(asked, 2) << "once as the attempt began";
+  EXPECT_TRUE(ask()->value);
+}
+
 TEST_F(guest_group_test, a_guest_that_is_about_to_leave_does_so_alone) {
   join(2);
   send_anonymous(ranks.group, host_notice{2, 2, "SIGTERM", 5000});

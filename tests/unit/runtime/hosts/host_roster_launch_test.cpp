@@ -175,6 +175,21 @@ TEST_F(guest_roster_test, a_guest_may_come_while_there_is_room_for_more_ranks) {
   EXPECT_EQ(admit(facts(8, "h8")).error().code, ec::conflict);
 }
 
+TEST_F(guest_roster_test, a_host_that_is_left_out_keeps_no_guest_away) {
+  join_launched(1);
+  join_launched(2);
+  roster.attempt_started({0, 1, 2});
+  last = roster.start_failed({2}, now);
+  ASSERT_EQ(count<host_left_out>(), 1);
+  EXPECT_EQ(join(7, "h9"), 3u);
+  EXPECT_THAT(roster.usable(), testing::ElementsAre(0u, 1u, 3u));
+  EXPECT_EQ(admit(facts(8, "h8")).error().code, ec::conflict);
+  now += std::chrono::minutes{1};
+  roster.check(now);
+  EXPECT_THAT(roster.usable(), testing::ElementsAre(0u, 1u, 2u, 3u));
+  EXPECT_EQ(ranks_in(roster.shares_on(roster.usable(), {2, 6})), 6);
+}
+
 TEST_F(guest_roster_test, a_guest_on_a_host_of_the_run_ends_its_launch) {
   EXPECT_EQ(join(7, "h2"), 2u);
   EXPECT_EQ(roster.all().size(), 3u);

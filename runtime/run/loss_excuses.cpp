@@ -8,9 +8,10 @@ namespace {
 
 using kind = rank_failure::kind_type;
 
-/// Whether the loss of a rank's host may have ended the rank this way.
-bool is_loss(const loss_excuses::failed_rank& x) {
-  return x.kind == kind::lost
+/// Whether the end of a rank's host may have ended the rank this way. No limit
+/// is met by ranks of a host that is silent, also before it *is_lost*.
+bool is_loss(const loss_excuses::failed_rank& x, bool is_lost) {
+  return x.kind == kind::lost || (is_lost && x.kind == kind::timeout)
          || (x.kind == kind::signal
              && (x.code == SIGKILL || x.code == SIGTERM));
 }
@@ -38,7 +39,7 @@ void loss_excuses::lost(const host_lost& x, const std::string& why,
                         bool has_ranks) {
   if (!is_elastic_ && !x.was_draining)
     return;
-  left_.insert_or_assign(x.host, why);
+  left_.insert_or_assign(x.host, host_end{why, true});
   if (has_ranks)
     losses_.emplace_back(x.heard, why);
 }
@@ -57,8 +58,9 @@ loss_excuses::excuse(const std::vector<failed_rank>& failures) const {
 }
 
 const std::string* loss_excuses::excuse_of(const failed_rank& x) const {
-  if (auto left = left_.find(x.host); left != left_.end() && is_loss(x))
-    return &left->second;
+  if (auto left = left_.find(x.host);
+      left != left_.end() && is_loss(x, left->second.is_lost))
+    return &left->second.why;
   auto ended = end_of(x);
   for (auto& [last_sign, why] : losses_)
     if (ended && *ended >= last_sign)

@@ -19,8 +19,9 @@ namespace troupe::internal {
 /// Invariants (the tests cite them by name):
 ///   LE-1  Only the loss of a host of an elastic run, or of one that had said
 ///         that it would leave, excuses anything.
-///   LE-2  A rank on such a host is excused if it is lost, or was ended by
-///         SIGKILL or SIGTERM: an exception or a crash is its own.
+///   LE-2  A rank on such a host is excused if it is lost, was ended by SIGKILL
+///         or SIGTERM, or took longer than a limit and the host is lost: an
+///         exception or a crash is its own.
 ///   LE-3  Once a host with ranks is lost, each exception and each end of a
 ///         process since its last sign is excused, on every host, also one that
 ///         becomes known after the loss.
@@ -41,7 +42,7 @@ public:
 
   /// *host*, which has ranks, has said that it will leave, and why.
   void leaves(std::size_t host, std::string why) {
-    left_.emplace(host, std::move(why));
+    left_.emplace(host, host_end{std::move(why)});
   }
 
   /// A host was lost; *why* is that in a sentence.
@@ -51,12 +52,16 @@ public:
   std::string excuse(const std::vector<failed_rank>& failures) const;
 
 private:
+  struct host_end {
+    std::string why;
+    bool is_lost = false; ///< Else it is only about to leave.
+  };
+
   /// Null: it has none.
   const std::string* excuse_of(const failed_rank& x) const;
 
   bool is_elastic_;
-  /// Hosts that were lost or are about to leave, and why.
-  std::map<std::size_t, std::string> left_;
+  std::map<std::size_t, host_end> left_; ///< By host.
   /// The last signs of lost hosts of ranks, and why those were lost.
   std::vector<std::pair<time_point, std::string>> losses_;
 };

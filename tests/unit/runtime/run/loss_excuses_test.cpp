@@ -58,6 +58,17 @@ TEST_F(loss_excuses_test, LE_2_ranks_that_end_with_their_host_are_excused) {
   EXPECT_EQ(fixed.excuse({threw(1, 1ms)}), "") << "that is its own";
 }
 
+// It is lost later than a limit below `scaling_config::lost_after`.
+TEST_F(loss_excuses_test, LE_2_no_limit_counts_on_a_host_that_is_lost) {
+  loss_excuses::failed_rank late{1, kind::timeout, 0, {}, {}};
+  EXPECT_EQ(excuses.excuse({late}), "lost");
+  loss_excuses fixed;
+  fixed.leaves(1, "about to leave");
+  EXPECT_EQ(fixed.excuse({late}), "");
+  fixed.lost({1, "gone", true, t0}, "lost", true);
+  EXPECT_EQ(fixed.excuse({late}), "lost");
+}
+
 TEST_F(loss_excuses_test, LE_2_the_last_word_about_a_host_counts) {
   loss_excuses fixed;
   fixed.leaves(1, "about to leave");

@@ -72,18 +72,20 @@ void host_states::decide(time_point now, host_decisions& out) {
     return;
   auto found = usable();
   auto slots = slots_of(found);
+  auto is_enough = are_enough(found.size(), slots);
   auto coming = std::size_t{0};
   auto coming_slots = 0;
+  auto waits = false;
   for (auto& x : hosts_)
     if (is_coming(x)) {
       ++coming;
       coming_slots += x.room.ranks;
+      waits = waits || !is_enough || !x.is_extra;
     }
-  auto is_enough = are_enough(found.size(), slots);
   auto longer = is_enough ? duration{0} : time_for_leavers();
   auto is_late = now >= *gather_until_ + longer;
   auto may_be = are_enough(found.size() + coming, slots + coming_slots);
-  if (coming > 0 && !is_late && may_be && !(is_enough && starts_at_once_))
+  if (waits && !is_late && may_be && !(is_enough && starts_at_once_))
     return;
   if (!is_enough && take_back_left_out()) {
     decide(now, out); // Rather with them than not at all.

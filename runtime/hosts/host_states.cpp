@@ -119,6 +119,7 @@ void host_states::add_guest(int slots) {
   run_host added;
   added.name = concat("host ", hosts_.size());
   added.is_launched = false;
+  added.is_extra = true;
   added.planned = added.room.ranks = slots;
   added.first_rank = hosts_.back().first_rank + hosts_.back().ranks;
   hosts_.push_back(std::move(added));

@@ -148,6 +148,7 @@ struct run_host {
   int planned = 1; ///< The same as far as it was planned.
   int first_rank = 0;
   int ranks = 0;
+  bool is_extra = false; ///< It was not planned: it is here for a guest.
 
   // -- its agent
   /// That of the agent that has the host: it checks it, or is here.
@@ -230,9 +231,10 @@ public:
   host_states(std::vector<run_host> hosts, host_limits limits,
               std::string addresses, random_function random);
 
-  /// Launches what can be launched, and starts an attempt once all hosts are
-  /// ready, or after *limit* with enough of them. If *at_once*, it starts as
-  /// soon as there are enough.
+  /// Launches what can be launched, and starts an attempt once all planned
+  /// hosts are ready, or after *limit* with enough of them. If *at_once*, it
+  /// starts as soon as there are enough. Guests are waited for only if there
+  /// are too few.
   host_decisions gather(time_point now, duration limit, bool at_once = false);
 
   /// The launcher has the ticket.

@@ -102,6 +102,29 @@ TEST_F(host_states_test, fails_after_the_join_limit_with_too_few_hosts) {
   EXPECT_THAT(pass(seconds{200}, {0}), IsEmpty()); // HS-4
 }
 
+TEST_F(host_states_test, a_guest_that_is_gone_does_not_hold_an_attempt_back) {
+  make(2, {.min_ranks = 2});
+  gather();
+  hello(0, 1);
+  states->add_guest(1);
+  EXPECT_THAT(hello(2, 7), IsEmpty()) << "there are enough, but not all";
+  states->on_gone(2, 7, "lost", now);
+  launched(1, 2);
+  EXPECT_THAT(hello(1, 1), ElementsAre("start 0 1"));
+}
+
+TEST_F(host_states_test, a_guest_that_is_gone_may_make_too_few_hosts_enough) {
+  make(2, {.min_ranks = 3});
+  states->add_guest(1);
+  gather();
+  hello(0, 1);
+  hello(2, 7);
+  states->on_gone(2, 7, "lost", now);
+  launched(1, 2);
+  EXPECT_THAT(hello(1, 1), IsEmpty());
+  EXPECT_THAT(hello(2, 8), ElementsAre("start 0 1 2"));
+}
+
 TEST_F(host_states_test, starts_early_if_no_other_host_can_come) {
   make(2, {.max_relaunches = 0, .min_ranks = 1});
   gather();

@@ -77,8 +77,9 @@ std::string address_text(const std::vector<std::string>& addresses,
 /// Any thread.
 class host_door::receiver {
 public:
-  receiver(std::chrono::milliseconds lost_after, time_function now)
-    : lost_after_(lost_after), now_(std::move(now)) {}
+  receiver(std::chrono::milliseconds lost_after, time_function now,
+           std::size_t most_early)
+    : lost_after_(lost_after), now_(std::move(now)), most_early_(most_early) {}
 
   /// Connections that came before go there now.
   void admit(private_endpoint& endpoint) {
@@ -114,7 +115,8 @@ public:
       return; // Closes it.
     } else if (endpoint_) {
       begin_link(x.link, link_over(std::move(client), x));
-    } else if (early_.size() < max_early) {
+    } else {
+      make_room();
       early_.emplace(x.link,
                      early_link{link_over(std::move(client), x), now_()});
     }
@@ -153,15 +155,20 @@ private:
     std::chrono::steady_clock::time_point since;
   };
 
-  /// How many may wait; more are closed.
-  static constexpr std::size_t max_early = 1024;
-
   /// An agent gives a connection up that was not answered on, and calls again.
   /// What it leaves must not keep others out, nor take all descriptors.
   void drop_abandoned() {
     std::erase_if(early_, [limit = now_() - 2 * connect_timeout](auto& x) {
       return x.second.since < limit;
     });
+  }
+
+  /// The oldest has probably been given up: an agent waits for less time than
+  /// `drop_abandoned` does.
+  void make_room() {
+    if (early_.size() >= most_early_)
+      early_.erase(std::ranges::min_element(
+        early_, {}, [](const auto& x) { return x.second.since; }));
   }
 
   void begin_link(const link_id& id, std::unique_ptr<byte_link> first) {
@@ -177,6 +184,7 @@ private:
 
   const std::chrono::milliseconds lost_after_;
   const time_function now_;
+  const std::size_t most_early_;
   std::mutex mutex_;
   bool is_over_ = false;
   private_endpoint* endpoint_ = nullptr;
@@ -216,9 +224,9 @@ const std::string& host_door::address() const noexcept {
 expected<std::unique_ptr<host_door>>
 host_door::open(const std::string& run_id, const fs::path& tickets,
                 std::chrono::milliseconds lost_after, note_function note,
-                time_function now) {
+                time_function now, std::size_t most_early) {
   auto x = std::make_unique<parts>();
-  x->to = std::make_shared<receiver>(lost_after, std::move(now));
+  x->to = std::make_shared<receiver>(lost_after, std::move(now), most_early);
   door_args args;
   args.link = driver_limits(lost_after);
   if (tickets.empty()) {

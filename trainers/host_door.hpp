@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <string>
@@ -24,11 +25,13 @@ public:
   /// that is empty. A connection that breaks because nothing comes any more is
   /// resumed for up to *lost_after* (`scaling_config`). *note* gets a line
   /// about each connection that was refused; *now* dates those that come before
-  /// `admit`. `ec::unsupported` if this build has no OpenSSL.
+  /// `admit`, of which the latest *most_early* are kept. `ec::unsupported` if
+  /// this build has no OpenSSL.
   static expected<std::unique_ptr<host_door>>
   open(const std::string& run_id, const fs::path& tickets,
        std::chrono::milliseconds lost_after, note_function note,
-       time_function now = std::chrono::steady_clock::now);
+       time_function now = std::chrono::steady_clock::now,
+       std::size_t most_early = 1024);
 
   /// Whether `admit` may write the ticket to *path*: there is no other file.
   static expected<bool> has_place_for_ticket(const fs::path& path);

@@ -32,7 +32,7 @@ const std::string& host_door::address() const noexcept {
 
 expected<std::unique_ptr<host_door>>
 host_door::open(const std::string&, const fs::path&, std::chrono::milliseconds,
-                note_function, time_function) {
+                note_function, time_function, std::size_t) {
   return failure(ec::unsupported, std::string{needs_openssl});
 }
 

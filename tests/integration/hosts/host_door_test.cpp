@@ -132,6 +132,20 @@ TEST_F(host_door_test, keeps_no_connection_of_an_agent_that_has_called_again) {
   EXPECT_EQ(ask(link_over(std::move(last.channel))), "hello");
 }
 
+// Each of many agents that call again leaves a connection behind.
+TEST_F(host_door_test, keeps_the_latest_of_more_connections_than_may_wait) {
+  auto small =
+    *host_door::open("run2", {}, 10s, {}, std::chrono::steady_clock::now, 1);
+  own = *parse_ticket(small->ticket_text(), host_role::agent);
+  own.addresses = {"127.0.0.1"};
+  auto first = dialed();
+  auto last = dialed();
+  EXPECT_EQ(hear(*first.channel), "");
+  EXPECT_EQ(first.channel->failure().cause, channel_fault::closed);
+  ASSERT_TRUE(small->admit(*endpoint, {}));
+  EXPECT_EQ(ask(link_over(std::move(last.channel))), "hello");
+}
+
 class closed_connection_test : public host_door_test {
 protected:
   /// Whether the driver still has a link after *close* has closed its

@@ -9,12 +9,14 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <type_traits>
 #include <utility>
 
 #include <caf/actor_system.hpp>
-#include <caf/scoped_actor.hpp>
+#include <caf/event_based_actor.hpp>
 
 #include "troupe/actors/agent_pulse.hpp"
+#include "troupe/actors/compat/messaging.hpp"
 #include "troupe/actors/host_agent.hpp"
 #include "troupe/actors/process_launcher.hpp"
 #include "troupe/actors/protocol/error_code.hpp"
@@ -35,7 +37,6 @@
 #include "troupe/runtime/store/ranks_lock.hpp"
 #include "troupe/runtime/text.hpp"
 #include "troupe/runtime/unix_time.hpp"
-#include "troupe/trainers/answer_of.hpp"
 #include "troupe/trainers/driver_link.hpp"
 
 namespace troupe::internal {
@@ -52,9 +53,6 @@ constexpr auto place_interval = std::chrono::milliseconds{500};
 /// How long the storage may show another attempt than the one that the driver
 /// names again and again, because the host reads files late.
 constexpr auto storage_patience = std::chrono::seconds{10};
-
-/// How long the driver may take to answer a hello: it never waits for a disk.
-constexpr auto answer_patience = std::chrono::seconds{30};
 
 /// How often an agent that is about to leave looks for further signals.
 constexpr auto signal_interval = std::chrono::milliseconds{100};
@@ -255,10 +253,12 @@ public:
   const std::shared_ptr<agent_ending>& ending() const { return ending_; }
 
 private:
+  /// Without a limit, as in `agent_pulse`: the end of the connection to the
+  /// driver ends the wait, or *stop*.
   template <class Answer, class... Message>
-  expected<Answer> ask(Message... message);
+  expected<Answer> ask(int stop, Message... message);
   expected<void> find_place(const agent_facts& facts, int stop);
-  expected<void> take_place(agent_facts facts, first_look& look);
+  expected<void> take_place(agent_facts facts, first_look& look, int stop);
 
   std::uint64_t launch_;
   std::uint32_t node_rank_ = 0;
@@ -275,28 +275,79 @@ private:
   agent_pulse_actor pulse_;
   worker_group_actor group_;
   std::shared_ptr<driver_redialer> redialer_;
+  /// Time that it has waited for answers.
+  std::chrono::steady_clock::duration asked_for_{0};
 };
 
-template <class Answer, class... Message>
-expected<Answer> node_agent::ask(Message... message) {
-  caf::scoped_actor self{system_};
-  return answer_of<Answer>(
-    request(self, group_, answer_patience, std::move(message)...),
-    [](const caf::error& reason) {
-      auto why = from_caf(reason);
-      if (!is_ours(reason))
-        why.code = ec::stopped; // The driver has ended, or cannot be reached.
-      return why;
-    });
+/// An answer that an actor gets and a thread waits for.
+template <class Answer>
+class coming_answer {
+public:
+  explicit operator bool() const noexcept { return static_cast<bool>(came_); }
+
+  void set(expected<Answer> x) {
+    std::lock_guard guard{mutex_};
+    answer_.emplace(std::move(x));
+    came_.notify();
+  }
+
+  std::optional<expected<Answer>> take() {
+    std::lock_guard guard{mutex_};
+    return std::exchange(answer_, std::nullopt);
+  }
+
+  /// Readable once it is there.
+  int fd() const noexcept { return came_.fd(); }
+
+private:
+  std::mutex mutex_;
+  std::optional<expected<Answer>> answer_;
+  wake_event came_;
+};
+
+tl::unexpected<error> left_early() {
+  return failure(ec::stopped, "it was to end before it had a place");
 }
 
-expected<void> node_agent::take_place(agent_facts facts, first_look& look) {
+template <class Answer, class... Message>
+expected<Answer> node_agent::ask(int stop, Message... message) {
+  using clock = std::chrono::steady_clock;
+  auto coming = std::make_shared<coming_answer<Answer>>();
+  if (!*coming)
+    return system_failure(ec::spawn, "the agent needs a descriptor");
+  auto begin = clock::now();
+  auto failed = [coming](const caf::error& reason) {
+    auto why = from_caf(reason);
+    if (!is_ours(reason))
+      why.code = ec::stopped; // The driver has ended, or cannot be reached.
+    coming->set(tl::unexpected{std::move(why)});
+  };
+  auto asker = system_.spawn([=, group = group_](caf::event_based_actor* self) {
+    auto sent = request(self, group, caf::infinite, message...);
+    if constexpr (std::is_void_v<Answer>)
+      std::move(sent).then([coming] { coming->set(expected<void>{}); }, failed);
+    else
+      std::move(sent).then([coming](Answer& x) { coming->set(std::move(x)); },
+                           failed);
+  });
+  pollfd sources[] = {
+    {coming->fd(), POLLIN, 0}, {ending_->fd(), POLLIN, 0}, {stop, POLLIN, 0}};
+  wait_until_ready(sources, clock::time_point::max());
+  asked_for_ += clock::now() - begin;
+  if (auto answer = coming->take())
+    return std::move(*answer);
+  caf::anon_send_exit(asker, caf::exit_reason::kill);
+  return left_early();
+}
+
+expected<void> node_agent::take_place(agent_facts facts, first_look& look,
+                                      int stop) {
   facts.clock_ms = unix_ms(std::chrono::system_clock::now());
   TROUPE_TRY(auto accepted, ask<host_accepted>(
-                              agent_hello{facts},
+                              stop, agent_hello{facts},
                               caf::actor_cast<caf::strong_actor_ptr>(agent_)));
   auto checked = check_host(accepted, facts.incarnation, look);
-  TROUPE_TRY_VOID(ask<void>(checked));
+  TROUPE_TRY_VOID(ask<void>(stop, checked));
   if (checked.problem)
     return tl::unexpected{checked.problem};
   node_rank_ = accepted.node_rank;
@@ -319,13 +370,14 @@ expected<void> node_agent::find_place(const agent_facts& facts, int stop) {
     {ending_->fd(), POLLIN, 0}, {stop, POLLIN, 0}, {called_->fd(), POLLIN, 0}};
   for (first_look look;;) {
     called_->clear();
-    auto taken = take_place(facts, look);
+    auto taken = take_place(facts, look, stop);
+    // Not counted: a signal may have stopped the driver.
     if (taken || !asks_again(taken.error())
-        || std::chrono::steady_clock::now() >= deadline)
+        || std::chrono::steady_clock::now() - asked_for_ >= deadline)
       return taken;
     ::poll(sources, 3, static_cast<int>(place_interval.count()));
     if (sources[0].revents != 0 || sources[1].revents != 0)
-      return failure(ec::stopped, "it was to end before it had a place");
+      return left_early();
   }
 }
 

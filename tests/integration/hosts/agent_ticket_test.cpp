@@ -1,11 +1,17 @@
-// Tickets that agents find, and that a run cannot write.
+// Tickets that agents find, and that a run cannot write; agents whose driver
+// does not answer.
 
 #include <poll.h>
 #include <sys/inotify.h>
 
 #include <atomic>
+#include <csignal>
+#include <future>
 #include <optional>
+#include <vector>
 
+#include <caf/event_based_actor.hpp>
+#include <caf/typed_response_promise.hpp>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -13,8 +19,12 @@
 
 #include "tests/actors/door/door_fixture.hpp"
 #include "tests/integration/hosts/hosts_fixture.hpp"
+#include "tests/support/own_system.hpp"
 #include "troupe/actors/door/ticket.hpp"
+#include "troupe/actors/protocol/type_ids.hpp"
+#include "troupe/actors/transport/private_endpoint.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
+#include "troupe/trainers/host_door.hpp"
 #include "troupe/trainers/node_agent.hpp"
 
 namespace troupe::internal::test {
@@ -47,13 +57,14 @@ protected:
     ASSERT_TRUE(replace_file(file_, text));
   }
 
-  program start_agent() {
+  /// *errors* is what it has as standard error.
+  program start_agent(int errors = 2) {
     auto self = fs::canonical("/proc/self/exe").string();
     auto made = start_program(
       {"/usr/bin/env",
        {"env", "TROUPE_TICKET=" + file_.string(), self, "--node-agent"},
        std::nullopt,
-       {{0, 0}, {1, 1}, {2, 2}}},
+       {{0, 0}, {1, 1}, {errors, 2}}},
       "an agent");
     EXPECT_TRUE(made) << made.error().message;
     return {made ? made->pid : -1};
@@ -80,6 +91,52 @@ TEST_F(agent_ticket_test, an_agent_that_gets_no_answer_calls_again) {
   write_ticket(ticket_text());
   EXPECT_EQ(start_agent().wait(), 75);
   EXPECT_EQ(clients_, 2);
+}
+
+/// A worker group that answers no hello, as if a signal had stopped its driver.
+struct silent_group {
+  explicit silent_group(std::promise<void>& asked) {
+    auto unanswered = std::make_shared<std::vector<promise>>();
+    group_ = caf::actor_cast<worker_group_actor>(
+      system_.spawn([unanswered, &asked](caf::event_based_actor* self) {
+        return caf::behavior{
+          [=, &asked](const agent_hello&, const caf::strong_actor_ptr&) {
+            unanswered->push_back(self->make_response_promise<host_accepted>());
+            asked.set_value();
+            return unanswered->back();
+          }};
+      }));
+    endpoint_.emplace(*open_private_endpoint(system_, group_, {}));
+  }
+
+  ~silent_group() { caf::anon_send_exit(group_, caf::exit_reason::kill); }
+
+  using promise = caf::typed_response_promise<host_accepted>;
+
+  own_system system_;
+  worker_group_actor group_;
+  std::optional<private_endpoint> endpoint_;
+};
+
+TEST_F(agent_ticket_test, an_agent_waits_for_its_driver_until_it_is_to_leave) {
+  std::promise<void> asked;
+  silent_group driver{asked};
+  auto entrance =
+    *host_door::open("run1", {}, std::chrono::seconds{10}, [](auto) {});
+  ASSERT_TRUE(entrance->admit(*driver.endpoint_, {}));
+  auto own = *parse_ticket(entrance->ticket_text(), host_role::agent);
+  own.addresses = {"127.0.0.1"};
+  write_ticket(std::string{encode(own).view()});
+  auto said = folder_ / "said";
+  unique_fd out{::open(said.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600)};
+  ASSERT_TRUE(out);
+  auto agent = start_agent(out.get());
+  asked.get_future().wait();
+  ::kill(agent.pid, SIGTERM);
+  EXPECT_EQ(agent.wait(), 75);
+  EXPECT_THAT(bytes_of(said),
+              testing::HasSubstr("it was to end before it had a place"));
+  entrance->end_connections(std::chrono::milliseconds{10});
 }
 
 // Copied by scp, for example.

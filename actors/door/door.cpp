@@ -15,6 +15,7 @@
 
 #include "troupe/runtime/process/internet_socket.hpp"
 #include "troupe/runtime/process/threads.hpp"
+#include "troupe/runtime/process/unshared_fd.hpp"
 #include "troupe/runtime/process/would_block.hpp"
 #include "troupe/runtime/text.hpp"
 
@@ -38,13 +39,21 @@ constexpr std::byte next_connection{'R'};
 /// is left.
 constexpr std::chrono::milliseconds pause_of_accepts{100};
 
+struct door_port {
+  unshared_fd listener;
+  std::uint16_t number = 0;
+};
+
 /// One socket for IPv4 and IPv6, or IPv4 alone where there is no IPv6.
-expected<listening_socket> listen_on_all(std::uint16_t port) {
+expected<door_port> listen_on_all(std::uint16_t port) {
   auto what = concat("the run cannot listen on TCP port ", port);
+  const fork_pause pause;
   auto result = listen_at(endpoint::any(AF_INET6, port), door_backlog, what);
   if (!result && result.error().code != ec::conflict)
     result = listen_at(endpoint::any(AF_INET, port), door_backlog, what);
-  return result;
+  return std::move(result).map([&pause](listening_socket x) {
+    return door_port{{std::move(x.socket), pause}, x.port};
+  });
 }
 
 std::string address_of_client(int socket) {
@@ -66,7 +75,7 @@ std::array<std::byte, door_greeting_size> encode(const door_greeting& x) {
 /// the door's thread.
 class door::acceptor {
 public:
-  acceptor(door_args args, unique_fd listener, int stop)
+  acceptor(door_args args, unshared_fd listener, int stop)
     : args_(std::move(args)), listener_(std::move(listener)), stop_(stop) {}
 
   void run() {
@@ -223,8 +232,7 @@ private:
 
   void accept_some() {
     for (int i = 0; i < max_accepts; ++i) {
-      unique_fd socket{::accept4(listener_.get(), nullptr, nullptr,
-                                 SOCK_NONBLOCK | SOCK_CLOEXEC)};
+      auto socket = accept_one();
       if (!socket && would_block(errno))
         return;
       if (!socket && is_short_of_resources(errno))
@@ -233,6 +241,14 @@ private:
         enter(std::move(socket));
       is_short_ = is_short_ && !socket;
     }
+  }
+
+  /// `errno` says why there is none.
+  unshared_fd accept_one() const {
+    const fork_pause pause;
+    unique_fd socket{::accept4(listener_.get(), nullptr, nullptr,
+                               SOCK_NONBLOCK | SOCK_CLOEXEC)};
+    return {std::move(socket), pause};
   }
 
   static bool is_short_of_resources(int problem) {
@@ -249,7 +265,7 @@ private:
              "connections wait: " + problem);
   }
 
-  void enter(unique_fd socket) {
+  void enter(unshared_fd socket) {
     auto address = address_of_client(socket.get());
     auto channel = tls_channel::make(args_.own, std::move(socket),
                                      tls_channel::side::server, args_.link);
@@ -273,7 +289,7 @@ private:
   }
 
   door_args args_;
-  unique_fd listener_;
+  unshared_fd listener_;
   int stop_;
   std::vector<connection> pending_; // the oldest first
   door_clock::time_point next_accept_ = door_clock::time_point::min();
@@ -283,13 +299,13 @@ private:
 };
 
 expected<owned_ptr<door>> door::open(door_args args) {
-  TROUPE_TRY(auto listener, listen_on_all(args.port));
+  TROUPE_TRY(auto port, listen_on_all(args.port));
   owned_ptr<door> result{new door};
-  result->port_ = listener.port;
+  result->port_ = port.number;
   if (!result->stop_)
     return system_failure(ec::spawn, "the run's port needs a descriptor");
   result->acceptor_ = std::make_unique<acceptor>(
-    std::move(args), std::move(listener.socket), result->stop_.fd());
+    std::move(args), std::move(port.listener), result->stop_.fd());
   TROUPE_TRY(
     result->thread_,
     start_thread([acceptor = result->acceptor_.get()] { acceptor->run(); }));

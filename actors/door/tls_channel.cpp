@@ -252,7 +252,7 @@ void tls_channel::free_ssl::operator()(ssl_st* x) const noexcept {
 tls_channel::~tls_channel() = default;
 
 expected<std::unique_ptr<tls_channel>>
-tls_channel::make(const tls_identity& own, unique_fd socket, side which,
+tls_channel::make(const tls_identity& own, unshared_fd socket, side which,
                   const link_limits& limits) {
   ERR_clear_error();
   std::unique_ptr<tls_channel> result{new tls_channel};

@@ -10,7 +10,7 @@
 
 #include "troupe/actors/door/certificates.hpp"
 #include "troupe/runtime/error.hpp"
-#include "troupe/runtime/process/descriptor.hpp"
+#include "troupe/runtime/process/unshared_fd.hpp"
 
 struct ssl_ctx_st;
 struct ssl_st;
@@ -97,7 +97,7 @@ public:
   /// Takes *socket*, a TCP connection, and makes it non-blocking;
   /// `ec::unsupported` if OpenSSL fails.
   static expected<std::unique_ptr<tls_channel>>
-  make(const tls_identity& own, unique_fd socket, side which,
+  make(const tls_identity& own, unshared_fd socket, side which,
        const link_limits& limits = {});
 
   tls_channel(const tls_channel&) = delete;
@@ -128,7 +128,7 @@ public:
   int socket() const noexcept { return wire_.socket; }
 
   /// Gives the socket to the caller, who closes it after this object.
-  int release_socket() noexcept { return socket_.release(); }
+  int release_socket() noexcept { return socket_.give_away(); }
 
 private:
   /// What OpenSSL's reads and writes act on.
@@ -156,7 +156,7 @@ private:
   /// A peer that refused us may have said why before it reset the connection.
   void look_for_alert();
 
-  unique_fd socket_;
+  unshared_fd socket_;
   wire wire_;
   std::string peer_;
   channel_failure failure_;

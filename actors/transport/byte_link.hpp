@@ -4,7 +4,7 @@
 #include <optional>
 #include <span>
 
-#include "troupe/runtime/process/descriptor.hpp"
+#include "troupe/runtime/process/unshared_fd.hpp"
 
 namespace troupe::internal {
 
@@ -55,7 +55,7 @@ public:
 /// A socket as it is.
 class socket_link : public byte_link {
 public:
-  explicit socket_link(unique_fd socket)
+  explicit socket_link(unshared_fd socket)
     : fd_(socket.get()), owned_(std::move(socket)) {}
 
   std::optional<std::size_t> receive(std::span<std::byte> buffer) override;
@@ -64,12 +64,12 @@ public:
   bool holds_data() const noexcept override { return false; }
   bool was_closed() const noexcept override { return was_closed_; }
   int socket() const noexcept override { return fd_; }
-  int release_socket() noexcept override { return owned_.release(); }
+  int release_socket() noexcept override { return owned_.give_away(); }
 
 private:
   int fd_;
   bool was_closed_ = false;
-  unique_fd owned_;
+  unshared_fd owned_;
 };
 
 } // namespace troupe::internal

@@ -44,10 +44,11 @@ framed_scribe::framed_scribe(multiplexer& loop, std::unique_ptr<byte_link> link,
 }
 
 framed_scribe::~framed_scribe() {
-  if (!whereabouts_)
-    return;
-  std::lock_guard guard{whereabouts_->mutex};
-  whereabouts_->scribe = nullptr;
+  if (whereabouts_) {
+    std::lock_guard guard{whereabouts_->mutex};
+    whereabouts_->scribe = nullptr;
+  }
+  link_.reset(); // Before a stream closes its socket.
 }
 
 void framed_scribe::configure_read(caf::io::receive_policy::config config) {

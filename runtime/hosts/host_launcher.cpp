@@ -20,6 +20,7 @@
 #include "troupe/runtime/process/secrets.hpp"
 #include "troupe/runtime/process/start_program.hpp"
 #include "troupe/runtime/process/threads.hpp"
+#include "troupe/runtime/process/unshared_fd.hpp"
 #include "troupe/runtime/process/would_block.hpp"
 #include "troupe/runtime/text.hpp"
 
@@ -55,18 +56,20 @@ std::string last_lines(std::string_view text) {
 }
 
 struct pipe_of_launcher {
-  unique_fd reader;
-  unique_fd writer;
+  unshared_fd reader;
+  unshared_fd writer;
 };
 
 expected<pipe_of_launcher> make_launcher_pipe() {
   int ends[2];
+  const fork_pause pause;
   if (::pipe2(ends, O_CLOEXEC) != 0)
     return system_failure(ec::spawn, "cannot make a pipe for a launcher");
-  return pipe_of_launcher{unique_fd{ends[0]}, unique_fd{ends[1]}};
+  return pipe_of_launcher{{unique_fd{ends[0]}, pause},
+                          {unique_fd{ends[1]}, pause}};
 }
 
-void make_nonblocking(const unique_fd& fd) {
+void make_nonblocking(const unshared_fd& fd) {
   ::fcntl(fd.get(), F_SETFL, O_NONBLOCK);
 }
 
@@ -88,8 +91,8 @@ public:
   struct running {
     std::uint64_t launch = 0;
     started_program program;
-    unique_fd input;
-    unique_fd errors;
+    unshared_fd input; ///< Its agent leaves at the end of it.
+    unshared_fd errors;
     std::string to_write; ///< The rest of its input.
     std::string read;     ///< The last bytes of its standard error.
     bool is_delivered = false;

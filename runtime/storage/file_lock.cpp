@@ -1,58 +1,13 @@
 #include "troupe/runtime/storage/file_lock.hpp"
 
 #include <fcntl.h>
-#include <pthread.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <mutex>
-#include <vector>
 
 #include "troupe/runtime/storage/durable_file.hpp"
 
 namespace troupe::internal {
-
-namespace {
-
-/// The files of all `own_lock`s of this process.
-struct own_files {
-  std::mutex mutex;
-  std::vector<int> numbers;
-};
-
-/// Never destroyed: a program may fork until its end.
-own_files& files() {
-  static auto instance = new own_files;
-  return *instance;
-}
-
-// Only what is safe in a child of several threads. The numbers stay in use:
-// copies of their owners in the child may still close them.
-void drop_locks() noexcept {
-  auto code = errno;
-  auto& all = files();
-  int null = -1;
-  for (auto x : all.numbers) {
-    ::close(x); // First: the child may have no other number free.
-    if (null < 0)
-      null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
-    if (null >= 0 && null != x)
-      ::dup3(null, x, O_CLOEXEC);
-  }
-  if (null >= 0 && null != all.numbers.front())
-    ::close(null);
-  all.numbers.clear();
-  all.mutex.unlock();
-  errno = code;
-}
-
-void watch_forks() {
-  static const auto failed = ::pthread_atfork(
-    [] { files().mutex.lock(); }, [] { files().mutex.unlock(); }, drop_locks);
-  (void) failed; // Without memory: children keep the locks until they end.
-}
-
-} // namespace
 
 expected<bool> lock_file(const unique_fd& file, const fs::path& path, int how) {
   while (::flock(file.get(), how | LOCK_NB) != 0) {
@@ -67,11 +22,9 @@ expected<bool> lock_file(const unique_fd& file, const fs::path& path, int how) {
 expected<own_lock> own_lock::open(const held_folder& folder,
                                   const std::string& name, int flags,
                                   std::string_view action) {
-  watch_forks();
-  std::lock_guard guard{files().mutex};
-  return folder.open_file(name, flags, action).map([](unique_fd file) {
-    files().numbers.push_back(file.get());
-    return own_lock{std::move(file)};
+  const fork_pause pause;
+  return folder.open_file(name, flags, action).map([&pause](unique_fd file) {
+    return own_lock{unshared_fd{std::move(file), pause}};
   });
 }
 
@@ -84,10 +37,6 @@ own_lock& own_lock::operator=(own_lock&& other) noexcept {
 void own_lock::reset() noexcept {
   if (!file_)
     return;
-  // Together: no fork in between may leave the lock to a child, nor take the
-  // number for another file's.
-  std::lock_guard guard{files().mutex};
-  std::erase(files().numbers, file_.get());
   ::flock(file_.get(), LOCK_UN);
   file_.reset();
 }

@@ -7,7 +7,7 @@
 
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/fs.hpp"
-#include "troupe/runtime/process/descriptor.hpp"
+#include "troupe/runtime/process/unshared_fd.hpp"
 #include "troupe/runtime/storage/held_folder.hpp"
 
 namespace troupe::internal {
@@ -17,18 +17,15 @@ namespace troupe::internal {
 expected<bool> lock_file(const unique_fd& file, const fs::path& path,
                          int how = LOCK_EX);
 
-/// A file whose `flock` ends with this process, or earlier.
-///
-/// Every child that a program forks without exec inherits a lock: it ends when
-/// the last of them has closed the file. So a child gets `/dev/null` instead,
-/// at the same number, and cannot release the lock either.
+/// A file whose `flock` ends with this process, or earlier. A child that a
+/// program forks gets `/dev/null` instead, and cannot release the lock either.
 class own_lock {
 public:
   own_lock() noexcept = default;
 
   /// Opens the file *name* of *folder* as `held_folder::open_file` does, for
-  /// `lock_file`. Forks wait meanwhile: otherwise a child would silently
-  /// inherit the file, and so the lock.
+  /// `lock_file`. Forks wait meanwhile, so that no child inherits the file, and
+  /// with it the lock.
   static expected<own_lock> open(const held_folder& folder,
                                  const std::string& name, int flags,
                                  std::string_view action);
@@ -37,16 +34,16 @@ public:
   own_lock& operator=(own_lock&& other) noexcept;
   ~own_lock() { reset(); }
 
-  const unique_fd& file() const noexcept { return file_; }
+  const unique_fd& file() const noexcept { return file_.file(); }
   explicit operator bool() const noexcept { return static_cast<bool>(file_); }
 
   /// Gives the lock back and closes the file.
   void reset() noexcept;
 
 private:
-  explicit own_lock(unique_fd file) noexcept : file_(std::move(file)) {}
+  explicit own_lock(unshared_fd file) noexcept : file_(std::move(file)) {}
 
-  unique_fd file_;
+  unshared_fd file_;
 };
 
 /// The lock of a file that names its owner.

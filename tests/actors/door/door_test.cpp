@@ -12,6 +12,8 @@
 #include <openssl/ssl.h>
 
 #include "tests/actors/door/door_fixture.hpp"
+#include "tests/support/sanitized.hpp"
+#include "tests/support/waiting_child.hpp"
 #include "troupe/actors/door/openssl.hpp"
 #include "troupe/runtime/process/internet_socket.hpp"
 
@@ -70,6 +72,24 @@ TEST_F(door_test, lets_an_agent_of_its_run_in) {
   agent.channel->finish();
   EXPECT_EQ(hear(*accepted), "");
   EXPECT_EQ(accepted->failure().cause, channel_fault::closed);
+}
+
+// It may outlive a driver that is killed.
+TEST_F(door_test, a_forked_process_keeps_neither_port_nor_connection) {
+  TROUPE_SKIP_FORKS_UNDER_TSAN();
+  open();
+  door_client agent{port(), certificates.agent_identity()};
+  ASSERT_TRUE(agent.enter());
+  auto accepted = record.next_client();
+  ASSERT_TRUE(accepted);
+  auto at = port();
+  waiting_child child;
+  ASSERT_TRUE(child.is_there());
+  opened.reset();
+  accepted.reset();
+  EXPECT_EQ(hear(*agent.channel), "");
+  EXPECT_EQ(agent.channel->failure().cause, fault::closed);
+  EXPECT_FALSE(connect_to_port(at));
 }
 
 TEST_F(door_test, takes_ipv6_at_the_same_port) {

@@ -10,7 +10,9 @@
 #include <unistd.h>
 
 #include "tests/support/no_new_threads.hpp"
+#include "tests/support/sanitized.hpp"
 #include "tests/support/temporary_folder.hpp"
+#include "tests/support/waiting_child.hpp"
 #include "tests/unit/runtime/hosts/launched_agents.hpp"
 #include "troupe/runtime/process/processes.hpp"
 #include "troupe/runtime/text.hpp"
@@ -241,6 +243,18 @@ TEST_F(host_launcher_test, gives_no_descriptor_and_no_signal_mask_away) {
                   "");
   // The last one reads the folder.
   EXPECT_EQ(records.end_of(1).output, "0\n1\n2\n3\nSigBlk:");
+}
+
+TEST_F(host_launcher_test, a_forked_process_keeps_no_input_open) {
+  TROUPE_SKIP_FORKS_UNDER_TSAN();
+  auto launcher = make({.grace = std::chrono::seconds{10}});
+  launcher.launch(1, shell("cat"), "ticket");
+  records.wait_for_delivery(1);
+  test::waiting_child child;
+  ASSERT_TRUE(child.is_there());
+  launcher.end(1);
+  EXPECT_EQ(records.end_of(1).how,
+            (process_exit{process_exit::kind::exited, 0, {}}));
 }
 
 TEST_F(host_launcher_test, says_that_no_thread_is_left) {

@@ -1,0 +1,93 @@
+#include "troupe/runtime/process/unshared_fd.hpp"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <new>
+#include <vector>
+
+namespace troupe::internal {
+
+namespace {
+
+/// The numbers of all `unshared_fd`s of this process.
+struct unshared_numbers {
+  std::mutex mutex;
+  std::vector<int> all;
+};
+
+/// Never destroyed: a program may fork until its end.
+unshared_numbers& numbers() {
+  static auto instance = new unshared_numbers;
+  return *instance;
+}
+
+// Only what is safe in a child of several threads. The numbers stay in use:
+// copies of their owners in the child may still close them.
+void replace_in_child() noexcept {
+  auto code = errno;
+  auto& own = numbers();
+  int null = -1;
+  for (auto x : own.all) {
+    ::close(x); // First: the child may have no other number free.
+    if (null < 0)
+      null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+    if (null >= 0 && null != x)
+      ::dup3(null, x, O_CLOEXEC);
+  }
+  if (null >= 0 && null != own.all.front())
+    ::close(null);
+  own.all.clear();
+  own.mutex.unlock();
+  errno = code;
+}
+
+std::mutex& watched_mutex() {
+  static const auto failed =
+    ::pthread_atfork([] { numbers().mutex.lock(); },
+                     [] { numbers().mutex.unlock(); }, replace_in_child);
+  (void) failed; // Without memory: children keep all until they end.
+  return numbers().mutex;
+}
+
+} // namespace
+
+fork_pause::fork_pause() : guard_(watched_mutex()) {}
+
+unshared_fd::unshared_fd(unique_fd fd) noexcept
+  : unshared_fd(std::move(fd), fork_pause{}) {}
+
+unshared_fd::unshared_fd(unique_fd fd, const fork_pause&) noexcept
+  : fd_(std::move(fd)), number_(fd_.get()) {
+  if (number_ < 0)
+    return;
+  try {
+    numbers().all.push_back(number_);
+  } catch (const std::bad_alloc&) { // Children keep it until they end.
+  }
+}
+
+unshared_fd& unshared_fd::operator=(unshared_fd&& other) noexcept {
+  reset();
+  fd_ = std::move(other.fd_);
+  number_ = std::exchange(other.number_, -1);
+  return *this;
+}
+
+void unshared_fd::reset() noexcept {
+  if (number_ < 0)
+    return;
+  // Together: no fork in between may give it to a child, nor take its number
+  // for another file's.
+  const fork_pause pause;
+  auto& all = numbers().all;
+  if (auto found = std::ranges::find(all, number_); found != all.end())
+    all.erase(found);
+  fd_.reset();
+  number_ = -1;
+}
+
+} // namespace troupe::internal

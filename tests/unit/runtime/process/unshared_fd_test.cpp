@@ -1,0 +1,59 @@
+#include "troupe/runtime/process/unshared_fd.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <utility>
+
+#include <gtest/gtest.h>
+
+#include "tests/support/child.hpp"
+#include "tests/support/sanitized.hpp"
+#include "tests/support/waiting_child.hpp"
+
+namespace troupe::internal {
+namespace {
+
+TEST(unshared_fd_test, is_not_kept_open_by_a_forked_process) {
+  TROUPE_SKIP_FORKS_UNDER_TSAN();
+  auto ends = socket_pair("no sockets").value();
+  unshared_fd first{std::move(ends.first)};
+  auto own = std::move(first);
+  test::waiting_child child;
+  ASSERT_TRUE(child.is_there());
+  own.reset();
+  EXPECT_EQ(wait_until_ready(ends.second.get(), POLLIN,
+                             std::chrono::steady_clock::now()
+                               + std::chrono::seconds{10}),
+            wait_outcome::ready);
+  char byte;
+  EXPECT_EQ(::recv(ends.second.get(), &byte, 1, MSG_DONTWAIT), 0);
+}
+
+// Its number may be another file's later.
+TEST(unshared_fd_test, one_that_was_given_away_is_an_ordinary_one_afterwards) {
+  TROUPE_SKIP_FORKS_UNDER_TSAN();
+  unique_fd file{::open("/dev/zero", O_RDONLY | O_CLOEXEC)};
+  auto number = file.get();
+  auto child_reads = [number] {
+    return test::run_in_child([number] {
+             char byte;
+             ::_exit(::read(number, &byte, 1) == 1 ? 0 : 1);
+           })
+           == 0;
+  };
+  {
+    unshared_fd own{std::move(file)};
+    EXPECT_EQ(own.get(), number);
+    EXPECT_FALSE(child_reads());
+    file.reset(own.give_away());
+    EXPECT_FALSE(child_reads());
+  }
+  EXPECT_TRUE(child_reads());
+}
+
+} // namespace
+} // namespace troupe::internal

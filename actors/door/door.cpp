@@ -237,9 +237,10 @@ private:
         return;
       if (!socket && is_short_of_resources(errno))
         return pause(std::system_category().message(errno));
-      if (socket) // Otherwise the client has left already.
-        enter(std::move(socket));
-      is_short_ = is_short_ && !socket;
+      if (!socket)
+        continue; // The client has left already.
+      enter(std::move(socket));
+      is_short_ = false;
     }
   }
 

@@ -305,31 +305,35 @@ private:
   rlimit before_{};
 };
 
-TEST_F(door_test, waits_for_descriptors_and_says_so_once) {
+TEST_F(door_test, waits_for_descriptors_and_says_so_once_per_shortage) {
   open();
-  auto socket = connect_to_port(port());
-  EXPECT_TRUE(socket);
-  // The door has taken it; a second one is there before descriptors run out.
-  ::send(socket.get(), "garbage\n", 8, MSG_NOSIGNAL);
-  await_end(socket);
-  unique_fd second{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
-  {
-    no_more_descriptors limit;
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(port());
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    ASSERT_EQ(::connect(second.get(), reinterpret_cast<sockaddr*>(&address),
-                        sizeof(address)),
-              0);
-    EXPECT_EQ(record.refusals(2).at(1).cause, fault::lost);
-    EXPECT_EQ(record.refusals(2).at(1).address, "");
+  auto first = connect_to_port(port());
+  EXPECT_TRUE(first);
+  // The door has taken it; others are there before descriptors run out.
+  ::send(first.get(), "garbage\n", 8, MSG_NOSIGNAL);
+  await_end(first);
+  for (std::size_t known : {1, 3}) {
+    unique_fd next{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+    {
+      no_more_descriptors limit;
+      sockaddr_in address{};
+      address.sin_family = AF_INET;
+      address.sin_port = htons(port());
+      address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+      ASSERT_EQ(::connect(next.get(), reinterpret_cast<sockaddr*>(&address),
+                          sizeof(address)),
+                0);
+      auto refusals = record.refusals(known + 1);
+      ASSERT_EQ(refusals.size(), known + 1);
+      EXPECT_EQ(refusals[known].cause, fault::lost);
+      EXPECT_EQ(refusals[known].address, "");
+    }
+    ::send(next.get(), "garbage\n", 8, MSG_NOSIGNAL);
+    await_end(next);
+    auto refusals = record.refusals(known + 2);
+    ASSERT_EQ(refusals.size(), known + 2);
+    EXPECT_EQ(refusals[known + 1].cause, fault::not_tls);
   }
-  ::send(second.get(), "garbage\n", 8, MSG_NOSIGNAL);
-  await_end(second);
-  auto refusals = record.refusals(3);
-  ASSERT_EQ(refusals.size(), 3u);
-  EXPECT_EQ(refusals[2].cause, fault::not_tls);
 }
 
 // -- begin and end ------------------------------------------------------------

@@ -15,7 +15,8 @@ namespace {
 
 /// The numbers of all `unshared_fd`s of this process.
 struct unshared_numbers {
-  std::mutex mutex;
+  std::mutex pause; ///< Of a `fork_pause`, or a fork: may be held for long.
+  std::mutex mutex; ///< Taken after it, for moments; guards the next.
   std::vector<int> all;
 };
 
@@ -42,30 +43,39 @@ void replace_in_child() noexcept {
     ::close(null);
   own.all.clear();
   own.mutex.unlock();
+  own.pause.unlock();
   errno = code;
 }
 
-std::mutex& watched_mutex() {
+void begin_fork() {
+  numbers().pause.lock();
+  numbers().mutex.lock();
+}
+
+void end_fork() {
+  numbers().mutex.unlock();
+  numbers().pause.unlock();
+}
+
+unshared_numbers& watched_numbers() {
   static const auto failed =
-    ::pthread_atfork([] { numbers().mutex.lock(); },
-                     [] { numbers().mutex.unlock(); }, replace_in_child);
+    ::pthread_atfork(begin_fork, end_fork, replace_in_child);
   (void) failed; // Without memory: children keep all until they end.
-  return numbers().mutex;
+  return numbers();
 }
 
 } // namespace
 
-fork_pause::fork_pause() : guard_(watched_mutex()) {}
+fork_pause::fork_pause() : guard_(watched_numbers().pause) {}
 
 unshared_fd::unshared_fd(unique_fd fd) noexcept
-  : unshared_fd(std::move(fd), fork_pause{}) {}
-
-unshared_fd::unshared_fd(unique_fd fd, const fork_pause&) noexcept
   : fd_(std::move(fd)), number_(fd_.get()) {
   if (number_ < 0)
     return;
+  auto& own = watched_numbers();
+  std::lock_guard guard{own.mutex};
   try {
-    numbers().all.push_back(number_);
+    own.all.push_back(number_);
   } catch (const std::bad_alloc&) { // Children keep it until they end.
   }
 }
@@ -82,10 +92,10 @@ void unshared_fd::reset() noexcept {
     return;
   // Together: no fork in between may give it to a child, nor take its number
   // for another file's.
-  const fork_pause pause;
-  auto& all = numbers().all;
-  if (auto found = std::ranges::find(all, number_); found != all.end())
-    all.erase(found);
+  auto& own = watched_numbers();
+  std::lock_guard guard{own.mutex};
+  if (auto found = std::ranges::find(own.all, number_); found != own.all.end())
+    own.all.erase(found);
   fd_.reset();
   number_ = -1;
 }

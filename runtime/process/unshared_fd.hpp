@@ -7,8 +7,8 @@
 
 namespace troupe::internal {
 
-/// While it exists, no thread of this process forks. A thread that has one
-/// closes no `unshared_fd`.
+/// While it exists, no thread of this process forks, and no other pause begins.
+/// It may last: `unshared_fd`s are made and closed meanwhile.
 class fork_pause {
 public:
   fork_pause();
@@ -30,8 +30,9 @@ public:
   /// Takes over *fd*. A child that was forked since that was opened has it.
   unshared_fd(unique_fd fd) noexcept;
 
-  /// The same for *fd* that was opened in *pause*: there is no such child.
-  unshared_fd(unique_fd fd, const fork_pause& pause) noexcept;
+  /// The same for *fd* that was opened in this pause: there is no such child.
+  unshared_fd(unique_fd fd, const fork_pause&) noexcept
+    : unshared_fd(std::move(fd)) {}
 
   unshared_fd(unshared_fd&& other) noexcept
     : fd_(std::move(other.fd_)), number_(std::exchange(other.number_, -1)) {}

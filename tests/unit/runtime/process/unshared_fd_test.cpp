@@ -33,6 +33,16 @@ TEST(unshared_fd_test, is_not_kept_open_by_a_forked_process) {
   EXPECT_EQ(::recv(ends.second.get(), &byte, 1, MSG_DONTWAIT), 0);
 }
 
+// That of a lock lasts as long as the storage takes to open its file.
+TEST(unshared_fd_test, is_made_and_closed_while_forks_wait) {
+  auto ends = socket_pair("no sockets").value();
+  const fork_pause pause;
+  unshared_fd own{std::move(ends.first)};
+  own.reset();
+  char byte;
+  EXPECT_EQ(::recv(ends.second.get(), &byte, 1, MSG_DONTWAIT), 0);
+}
+
 // Its number may be another file's later.
 TEST(unshared_fd_test, one_that_was_given_away_is_an_ordinary_one_afterwards) {
   TROUPE_SKIP_FORKS_UNDER_TSAN();

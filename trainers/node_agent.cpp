@@ -227,6 +227,10 @@ public:
   ~node_agent() {
     if (redialer_)
       redialer_->stop();
+    // The actor system waits for the connection when it ends, which a driver
+    // that a signal has stopped does not close.
+    if (is_unanswered_)
+      cut_off(system_, group_.node());
     caf::anon_send_exit(pulse_, caf::exit_reason::kill);
     pulse_ = nullptr;
     caf::anon_send_exit(agent_, caf::exit_reason::kill);
@@ -277,6 +281,7 @@ private:
   std::shared_ptr<driver_redialer> redialer_;
   /// Time that it has waited for answers.
   std::chrono::steady_clock::duration asked_for_{0};
+  bool is_unanswered_ = false; ///< It has left before an answer came.
 };
 
 /// An answer that an actor gets and a thread waits for.
@@ -337,6 +342,7 @@ expected<Answer> node_agent::ask(int stop, Message... message) {
   if (auto answer = coming->take())
     return std::move(*answer);
   caf::anon_send_exit(asker, caf::exit_reason::kill);
+  is_unanswered_ = true;
   return left_early();
 }
 

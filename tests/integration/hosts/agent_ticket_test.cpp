@@ -7,10 +7,12 @@
 #include <atomic>
 #include <csignal>
 #include <future>
+#include <memory>
 #include <optional>
 #include <vector>
 
 #include <caf/event_based_actor.hpp>
+#include <caf/io/middleman.hpp>
 #include <caf/typed_response_promise.hpp>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -20,6 +22,7 @@
 #include "tests/actors/door/door_fixture.hpp"
 #include "tests/integration/hosts/hosts_fixture.hpp"
 #include "tests/support/own_system.hpp"
+#include "troupe/actors/compat/messaging.hpp"
 #include "troupe/actors/door/ticket.hpp"
 #include "troupe/actors/protocol/type_ids.hpp"
 #include "troupe/actors/transport/private_endpoint.hpp"
@@ -111,6 +114,16 @@ struct silent_group {
 
   ~silent_group() { caf::anon_send_exit(group_, caf::exit_reason::kill); }
 
+  /// Nothing that comes is read until *end*.
+  void stand_still(std::shared_future<void> end) {
+    auto begun = std::make_shared<std::promise<void>>();
+    system_.middleman().backend().post([begun, end] {
+      begun->set_value();
+      end.wait();
+    });
+    begun->get_future().wait();
+  }
+
   using promise = caf::typed_response_promise<host_accepted>;
 
   own_system system_;
@@ -120,6 +133,7 @@ struct silent_group {
 
 TEST_F(agent_ticket_test, an_agent_waits_for_its_driver_until_it_is_to_leave) {
   std::promise<void> asked;
+  std::promise<void> end_of_standstill;
   silent_group driver{asked};
   auto entrance =
     *host_door::open("run1", {}, std::chrono::seconds{10}, [](auto) {});
@@ -132,8 +146,10 @@ TEST_F(agent_ticket_test, an_agent_waits_for_its_driver_until_it_is_to_leave) {
   ASSERT_TRUE(out);
   auto agent = start_agent(out.get());
   asked.get_future().wait();
+  driver.stand_still(end_of_standstill.get_future().share());
   ::kill(agent.pid, SIGTERM);
   EXPECT_EQ(agent.wait(), 75);
+  end_of_standstill.set_value();
   EXPECT_THAT(bytes_of(said),
               testing::HasSubstr("it was to end before it had a place"));
   entrance->end_connections(std::chrono::milliseconds{10});

@@ -12,8 +12,8 @@
 #include <openssl/ssl.h>
 
 #include "tests/actors/door/door_fixture.hpp"
+#include "tests/support/idle_child.hpp"
 #include "tests/support/sanitized.hpp"
-#include "tests/support/waiting_child.hpp"
 #include "troupe/actors/door/openssl.hpp"
 #include "troupe/runtime/process/internet_socket.hpp"
 
@@ -83,7 +83,7 @@ TEST_F(door_test, a_forked_process_keeps_neither_port_nor_connection) {
   auto accepted = record.next_client();
   ASSERT_TRUE(accepted);
   auto at = port();
-  waiting_child child;
+  idle_child child;
   ASSERT_TRUE(child.is_there());
   opened.reset();
   accepted.reset();

@@ -9,10 +9,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "tests/support/idle_child.hpp"
 #include "tests/support/no_new_threads.hpp"
 #include "tests/support/sanitized.hpp"
 #include "tests/support/temporary_folder.hpp"
-#include "tests/support/waiting_child.hpp"
 #include "tests/unit/runtime/hosts/launched_agents.hpp"
 #include "troupe/runtime/process/processes.hpp"
 #include "troupe/runtime/text.hpp"
@@ -250,7 +250,7 @@ TEST_F(host_launcher_test, a_forked_process_keeps_no_input_open) {
   auto launcher = make({.grace = std::chrono::seconds{10}});
   launcher.launch(1, shell("cat"), "ticket");
   records.wait_for_delivery(1);
-  test::waiting_child child;
+  test::idle_child child;
   ASSERT_TRUE(child.is_there());
   launcher.end(1);
   EXPECT_EQ(records.end_of(1).how,

@@ -11,8 +11,8 @@
 #include <gtest/gtest.h>
 
 #include "tests/support/child.hpp"
+#include "tests/support/idle_child.hpp"
 #include "tests/support/sanitized.hpp"
-#include "tests/support/waiting_child.hpp"
 
 namespace troupe::internal {
 namespace {
@@ -22,7 +22,7 @@ TEST(unshared_fd_test, is_not_kept_open_by_a_forked_process) {
   auto ends = socket_pair("no sockets").value();
   unshared_fd first{std::move(ends.first)};
   auto own = std::move(first);
-  test::waiting_child child;
+  test::idle_child child;
   ASSERT_TRUE(child.is_there());
   own.reset();
   EXPECT_EQ(wait_until_ready(ends.second.get(), POLLIN,

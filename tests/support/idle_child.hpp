@@ -12,9 +12,9 @@ namespace troupe::internal::test {
 
 /// A process that this one has forked, which does nothing as long as this
 /// object exists.
-class waiting_child {
+class idle_child {
 public:
-  waiting_child() {
+  idle_child() {
     int ends[2];
     if (::pipe2(ends, O_CLOEXEC) != 0)
       return;
@@ -30,10 +30,10 @@ public:
     }
   }
 
-  waiting_child(const waiting_child&) = delete;
-  waiting_child& operator=(const waiting_child&) = delete;
+  idle_child(const idle_child&) = delete;
+  idle_child& operator=(const idle_child&) = delete;
 
-  ~waiting_child() {
+  ~idle_child() {
     life_.reset();
     if (pid_ > 0)
       uninterrupted([this] { return ::waitpid(pid_, nullptr, 0); });

@@ -363,8 +363,16 @@ expected<ranks_ticket> open_ranks_ticket(const fs::path& run,
                           ", is not the driver's on this host: ", why,
                           "; mount the same storage there on every host"));
   };
-  unique_fd file{uninterrupted(
-    [&] { return ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW); })};
+  // To open a folder makes NFS ask for its latest entries: a driver on another
+  // host may have replaced the file a moment ago.
+  unique_fd folder{uninterrupted(
+    [&] { return ::open(run.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); })};
+  unique_fd file;
+  if (folder)
+    file = unique_fd{uninterrupted([&] {
+      return ::openat(folder.get(), run_layout::ranks,
+                      O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    })};
   if (!file) {
     auto code = errno;
     auto why = storage_error("open", path, code);

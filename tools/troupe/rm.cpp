@@ -167,13 +167,13 @@ private:
       return found.is_folder() && found_.state
              && std::ranges::any_of(found_.state->checkpoints, is_it);
     }
+    if (!its->name.empty() && its->name != name)
+      return false; // A copy is the user's, and no run takes it for its own.
     if (found.is_folder() && is_of_run(name, *its)) {
       TROUPE_TRY(auto users, unlisted_files(folder.path() / name, *its));
       if (users.empty())
         return true;
     }
-    if (!its->name.empty() && its->name != name)
-      return false; // No run takes a copy for its own.
     return move_aside(folder, name).map([] { return false; });
   }
 
@@ -261,10 +261,10 @@ std::string text_of_left(const fs::path& path) {
   auto its = read_manifest(path);
   auto users =
     its.and_then([&](const manifest& x) { return unlisted_files(path, x); });
+  if (!users || !users->empty())
+    return path.string() + ", which has files that are not Troupe's";
   return path.string()
-         + (users && users->empty()
-              ? ", a checkpoint that is not known as this run's"
-              : ", which has files that are not Troupe's");
+         + ", a copy of a checkpoint, or one that is not known as this run's";
 }
 
 /// Removes the run *x*, which has no driver; returns what stays.

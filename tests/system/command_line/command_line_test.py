@@ -798,6 +798,14 @@ class RmTest(CommandLineTest):
         self.assertEqual((checkpoints / "kept-2-checkpoint_000003" / "readme").read_text(), "mine")
         self.expect_begins_at_zero("digits")
 
+    def test_a_copy_of_a_checkpoint_is_the_users(self):
+        checkpoints = self.runs.make("digits") / "checkpoints"
+        shutil.copytree(checkpoints / "checkpoint_000003", checkpoints / "best")
+        left = troupe_json("rm", "digits", "--yes", "-s", self.storage, code=1)["left"]
+        self.assertEqual(left, ["checkpoints/best"])
+        self.assertTrue((checkpoints / "best" / "step").exists())
+        self.expect_begins_at_zero("digits")
+
     def test_a_run_whose_description_is_lost_is_removed_by_its_state(self):
         path = self.runs.make("digits", "--fails-at", 2, code=3)
         (path / "run.json").write_text("damaged")
@@ -819,7 +827,7 @@ class RmTest(CommandLineTest):
         _, complaints = troupe("rm", "digits", "--yes", "-s", self.storage, code=1)
         for name in ("kept-checkpoint_000000", "kept-checkpoint_000001"):
             self.assertTrue((path / "checkpoints" / name / "step").exists())
-            self.assertIn(f"{name}, a checkpoint that is not known as this run's", complaints)
+            self.assertIn(f"{name}, a copy of a checkpoint, or one that is not known as this run's", complaints)
         self.expect_begins_at_zero("digits")
 
     def test_a_folder_of_another_program_stays(self):

@@ -25,6 +25,7 @@ constexpr std::uint64_t max_held_bytes = 4 * 1024 * 1024;
 /// minute or two.
 constexpr int min_suspect_failures = 5;
 constexpr auto min_suspect_time = std::chrono::minutes{2};
+constexpr int max_doublings = 9; ///< Of that time: 17 hours.
 
 bool is_end(const tracker_record& x) {
   return std::holds_alternative<run_end_record>(x.content);
@@ -199,6 +200,7 @@ sink_result sink_feed::send_records(std::size_t count) {
     return target_->log({held_.data(), count});
   }));
   in_log_ = false;
+  suspects_refused_ = 0;
   return taken(count);
 }
 
@@ -240,6 +242,7 @@ sink_feed::handle(const sink_failure& x, clock::time_point now) {
     pass_notes_on();
     sent -= count;
     alone_failures_ = 0;
+    suspects_refused_ = 0;
     suspect_since_.reset();
     retry_.reset();
   }
@@ -262,7 +265,7 @@ sink_feed::handle(const sink_failure& x, clock::time_point now) {
     if (auto ok = reject(held_.front(), x.reason); !ok)
       return fail(ok.error(), now);
     (void) taken(1);
-    suspect_since_.reset(); // Another record has its own two minutes.
+    suspect_since_.reset(); // Another record has its own time.
     retry_.reset();
   }
   return now;
@@ -280,10 +283,15 @@ bool sink_feed::is_refused(const sink_failure& x, std::size_t sent,
     limit_ = 1;
     return false;
   }
+  // A file is the record's own. A server may fail whatever it gets: the more
+  // often in a row, the less it says of the record.
+  auto is_file = x.reason.code == ec::storage;
+  auto doublings = is_file ? 0 : std::min(suspects_refused_, max_doublings);
   if (++alone_failures_ < min_suspect_failures
-      || now - *suspect_since_ < min_suspect_time)
+      || now - *suspect_since_ < min_suspect_time * (1 << doublings))
     return false;
   alone_failures_ = 0;
+  suspects_refused_ += is_file ? 0 : 1;
   return true;
 }
 

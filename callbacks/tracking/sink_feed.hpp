@@ -58,7 +58,8 @@ auto call_sink(const sink& target, F f) {
 ///     halved until the refused record is alone; that record goes to
 ///     `sinks/<name>.rejected.jsonl`. If a record may be the reason of a
 ///     transient failure, the first one is sent alone, and refused after two
-///     minutes of that: a server that restarts fails, too.
+///     minutes of that: a server that restarts fails, too. If it fails with the
+///     next ones as well, each of them has twice the time of the one before.
 ///   - After a permanent failure, or a refusal of the run by `start`, the sink
 ///     gets nothing more from this feed.
 ///   - A damaged position is set aside, and the sink starts over with the first
@@ -183,6 +184,8 @@ private:
   int throws_ = 0;       ///< In a row.
   error trouble_;
   int alone_failures_ = 0; ///< In a row, of the first record that is held.
+  /// In a row, because the tracker failed with each: none was taken since.
+  int suspects_refused_ = 0;
   /// When the first record that is held began to look like the reason of
   /// failures.
   std::optional<clock::time_point> suspect_since_;

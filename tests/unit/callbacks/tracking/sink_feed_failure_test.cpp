@@ -21,7 +21,7 @@ namespace {
 
 /// As after HTTP 500.
 sink_result broken() {
-  sink_failure result{sink_failure::kind::transient, {ec::storage, "500"}};
+  sink_failure result{sink_failure::kind::transient, {ec::protocol, "500"}};
   result.suspect = true;
   return tl::unexpected{result};
 }
@@ -210,6 +210,33 @@ TEST_F(sink_feed_test, refuses_no_record_for_a_failure_of_less_than_2_minutes) {
   EXPECT_THAT(target->indices(), ElementsAre(0, 1, 4));
   EXPECT_THAT(feed.refused(), HasSubstr("2 records were refused"));
   EXPECT_GE(time(), end + std::chrono::seconds{240});
+}
+
+// A server with a full disk may answer 500 to everything for a night.
+TEST_F(sink_feed_test, a_long_failure_of_the_tracker_costs_few_records) {
+  report_until(100);
+  target->answer = [&](auto x) {
+    auto is_broken = now.time_since_epoch() < std::chrono::hours{8};
+    return !x.empty() && is_broken ? broken() : sink_result{};
+  };
+  auto feed = new_feed(tracker_options{}.retry);
+  drain(feed);
+  EXPECT_GE(target->indices().size(), 100u - 8);
+}
+
+TEST_F(sink_feed_test, files_that_cannot_be_read_cost_two_minutes_each) {
+  report_until(4);
+  target->answer = [&](auto x) -> sink_result {
+    if (!has_report(x, 1) && !has_report(x, 2) && !has_report(x, 3))
+      return {};
+    sink_failure result{sink_failure::kind::transient, {ec::storage, "EACCES"}};
+    result.suspect = true;
+    return tl::unexpected{result};
+  };
+  auto feed = new_feed(tracker_options{}.retry);
+  drain(feed);
+  EXPECT_THAT(target->indices(), ElementsAre(0));
+  EXPECT_LT(now.time_since_epoch(), std::chrono::minutes{10});
 }
 
 TEST_F(sink_feed_test, delivers_nothing_after_a_permanent_failure) {

@@ -179,7 +179,7 @@ TEST_F(guest_roster_test, a_host_that_is_left_out_keeps_no_guest_away) {
   join_launched(1);
   join_launched(2);
   roster.attempt_started({0, 1, 2});
-  last = roster.start_failed({2}, now);
+  last = roster.start_failed({2}, now, now);
   ASSERT_EQ(count<host_left_out>(), 1);
   EXPECT_EQ(join(7, "h9"), 3u);
   EXPECT_THAT(roster.usable(), testing::ElementsAre(0u, 1u, 3u));

@@ -1,11 +1,13 @@
 #include "troupe/trainers/agent_launcher.hpp"
 
 #include <mutex>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "troupe/actors/compat/messaging.hpp"
 #include "troupe/runtime/fs.hpp"
+#include "troupe/runtime/hosts/environment_map.hpp"
 #include "troupe/runtime/hosts/host_launcher.hpp"
 #include "troupe/runtime/process/start_program.hpp"
 #include "troupe/runtime/text.hpp"
@@ -29,6 +31,7 @@ struct agent_launcher::parts {
   host_plan plan;
   std::string program;
   std::string folder;
+  std::optional<std::vector<std::string>> environment;
   std::shared_ptr<listener_cell> cell = std::make_shared<listener_cell>();
   std::mutex mutex;
   std::string ticket; // guarded by it
@@ -53,6 +56,7 @@ agent_launcher::start(host_plan hosts) {
   if (code)
     return failure(ec::spawn,
                    "the agents' folder is not known: " + code.message());
+  x->environment = launcher_environment(x->plan.engine, own_environment());
   launch_listener listener{
     [cell = x->cell](std::uint64_t launch) {
       cell->tell(agent_launched{launch});
@@ -96,7 +100,7 @@ void agent_launcher::launch(std::size_t host, std::uint64_t launch) {
   }
   std::lock_guard guard{x.mutex};
   if (x.launcher)
-    x.launcher->launch(launch, std::move(*command), x.ticket);
+    x.launcher->launch(launch, std::move(*command), x.ticket, x.environment);
 }
 
 agent_launches

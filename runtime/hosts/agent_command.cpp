@@ -16,6 +16,24 @@ namespace {
 constexpr int exit_not_executable = 126;
 constexpr int exit_not_found = 127;
 
+/// Variables in which `srun` finds options of the job or step around it, or of
+/// the shell, that give a step of one task less than the job has on its node,
+/// or cannot be met by it. A `*` stands for any end of the name.
+constexpr std::string_view narrowing_variables[] = {
+  "SLURM_CPU_BIND*",     "SLURM_CPUS_PER_GPU", "SLURM_CPUS_PER_TASK",
+  "SLURM_DISTRIBUTION",  "SLURM_EXACT",        "SLURM_EXCLUSIVE",
+  "SLURM_GPU_BIND",      "SLURM_GPUS",         "SLURM_GPUS_PER_SOCKET",
+  "SLURM_GPUS_PER_TASK", "SLURM_MEM_BIND*",    "SLURM_NPROCS",
+  "SLURM_NTASKS*",       "SLURM_TRES_BIND",    "SLURM_TRES_PER_TASK",
+  "SRUN_CPUS_PER_TASK"};
+
+bool is_narrowing(std::string_view name) {
+  return std::ranges::any_of(narrowing_variables, [name](std::string_view x) {
+    return x.ends_with('*') ? name.starts_with(x.substr(0, x.size() - 1))
+                            : name == x;
+  });
+}
+
 } // namespace
 
 expected<std::vector<std::string>>
@@ -40,6 +58,8 @@ agent_command(launch_engine engine, std::string_view host,
                                     "-n1",
                                     "-w",
                                     std::string{host},
+                                    "--cpu-bind=none",
+                                    "--mem=0", // All that the job has there.
                                     "--kill-on-bad-exit=0",
                                     "--input=all"};
     result.insert(result.end(), program.begin(), program.end());
@@ -69,6 +89,17 @@ agent_command(launch_engine engine, std::string_view host,
                                   "LogLevel=ERROR",
                                   std::string{host},
                                   std::move(command)};
+}
+
+std::optional<std::vector<std::string>>
+launcher_environment(launch_engine engine, const environment_map& own) {
+  if (engine != launch_engine::slurm)
+    return std::nullopt;
+  std::vector<std::string> result;
+  for (const auto& [name, value] : own)
+    if (!is_narrowing(name))
+      result.push_back(concat(name, '=', value));
+  return result;
 }
 
 bool launch_end::may_help() const noexcept {

@@ -105,6 +105,7 @@ public:
     std::uint64_t launch = 0;
     std::vector<std::string> command;
     std::string input;
+    std::optional<std::vector<std::string>> environment;
   };
 
   worker(launch_listener listener, limits x, wake_event wake)
@@ -225,7 +226,7 @@ private:
     auto name = x.command.empty() ? std::string{} : x.command.front();
     program_start start{name,
                         std::move(x.command),
-                        std::nullopt,
+                        std::move(x.environment),
                         {{input.reader.get(), STDIN_FILENO},
                          {-1, STDOUT_FILENO},
                          {errors.writer.get(), STDERR_FILENO}}};
@@ -399,11 +400,12 @@ expected<host_launcher> host_launcher::start(launch_listener listener) {
   return start(std::move(listener), {});
 }
 
-void host_launcher::launch(std::uint64_t launch,
-                           std::vector<std::string> command,
-                           std::string input) {
+void host_launcher::launch(
+  std::uint64_t launch, std::vector<std::string> command, std::string input,
+  std::optional<std::vector<std::string>> environment) {
   worker_->order([&] {
-    worker_->ordered.push_back({launch, std::move(command), std::move(input)});
+    worker_->ordered.push_back(
+      {launch, std::move(command), std::move(input), std::move(environment)});
   });
 }
 

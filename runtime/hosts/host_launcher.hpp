@@ -5,11 +5,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "troupe/runtime/error.hpp"
+#include "troupe/runtime/hosts/environment_map.hpp"
 #include "troupe/runtime/hosts/launch_environment.hpp"
 #include "troupe/runtime/process/process_exit.hpp"
 
@@ -26,6 +28,13 @@ expected<std::vector<std::string>>
 agent_command(launch_engine engine, std::string_view host,
               const std::vector<std::string>& program,
               const std::string& folder = {});
+
+/// The variables for launchers of *engine*, as NAME=value, made from those of
+/// this process; unset: these themselves. Without those in which `srun` would
+/// find options of the step or job that this process is in: an agent gets all
+/// that the job has on its node.
+std::optional<std::vector<std::string>>
+launcher_environment(launch_engine engine, const environment_map& own);
 
 /// Exit code of an agent that says that another launch would not help.
 inline constexpr int exit_never_again = 78;
@@ -87,9 +96,11 @@ public:
   ~host_launcher();
 
   /// Runs *command*, whose first word is searched for in PATH, and writes
-  /// *input* to it. Numbers of launches are the caller's, and unique.
+  /// *input* to it. Numbers of launches are the caller's, and unique. Without
+  /// *environment* it has the variables of this process.
   void launch(std::uint64_t launch, std::vector<std::string> command,
-              std::string input);
+              std::string input,
+              std::optional<std::vector<std::string>> environment = {});
 
   /// The agent has connected: another launcher may start.
   void arrived(std::uint64_t launch);

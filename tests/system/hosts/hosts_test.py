@@ -363,6 +363,12 @@ class InSlurm(OnHosts):
         self.assertEqual(ranks, self.BOTH)
         self.assertRegex(output, r"troupe: Slurm job \d+: 2 hosts \(h1, h2\), this is a command of salloc\n")
 
+    def test_agents_get_no_options_from_variables_of_the_job(self):
+        # No node has as many. Which of the first two srun reads depends on its version.
+        variables = ["SLURM_CPUS_PER_TASK=99", "SRUN_CPUS_PER_TASK=99", "SLURM_GPUS_PER_TASK=99"]
+        ranks, _ = self.run_on(4, "--workers", "4", prefix=["salloc", "-N2", "-w", "h[1-2]"], variables=variables)
+        self.assertEqual(ranks, self.BOTH)
+
     def test_a_batch_script_uses_the_nodes_of_the_job(self):
         script = self.work / "job.sh"
         script.write_text(f"#!/bin/sh\nexec '{HOSTS_RUN}' '{self.work}' --per-host 2\n")

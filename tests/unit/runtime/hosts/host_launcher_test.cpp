@@ -257,6 +257,16 @@ TEST_F(host_launcher_test, a_forked_process_keeps_no_input_open) {
             (process_exit{process_exit::kind::exited, 0, {}}));
 }
 
+TEST_F(host_launcher_test, gives_a_launcher_the_variables_for_it) {
+  auto output = (folder / "output").string();
+  auto launcher = make();
+  launcher.launch(1, {"/usr/bin/env", "sh", "-c", "env >'" + output + "'"}, "",
+                  std::vector<std::string>{"PATH=/usr/bin:/bin", "FIRST=1"});
+  EXPECT_EQ(records.end_of(1).how.code, 0);
+  EXPECT_THAT(test::bytes_of(output),
+              AllOf(HasSubstr("FIRST=1\n"), Not(HasSubstr("HOME="))));
+}
+
 TEST_F(host_launcher_test, says_that_no_thread_is_left) {
   test::no_new_threads none;
   auto launcher = host_launcher::start(records.listener());
@@ -268,9 +278,48 @@ TEST(agent_command_test, runs_one_srun_per_host) {
   auto command = agent_command(launch_engine::slurm, "n1",
                                {"/my app/train", "--node-agent"});
   ASSERT_TRUE(command);
-  EXPECT_THAT(*command, ElementsAre("srun", "--overlap", "-N1", "-n1", "-w",
-                                    "n1", "--kill-on-bad-exit=0", "--input=all",
-                                    "/my app/train", "--node-agent"));
+  EXPECT_THAT(*command,
+              ElementsAre("srun", "--overlap", "-N1", "-n1", "-w", "n1",
+                          "--cpu-bind=none", "--mem=0", "--kill-on-bad-exit=0",
+                          "--input=all", "/my app/train", "--node-agent"));
+}
+
+TEST(launcher_environment_test, hides_options_of_the_step_around_from_srun) {
+  environment_map own{{"HOME", "/root"},
+                      {"SLURM_CONF", "/etc/slurm.conf"},
+                      {"SLURM_CPUS_ON_NODE", "32"},
+                      {"SLURM_CPUS_PER_GPU", "8"},
+                      {"SLURM_CPUS_PER_TASK", "8"},
+                      {"SLURM_CPU_BIND", "quiet,mask_cpu:0x1"},
+                      {"SLURM_CPU_BIND_LIST", "0x1"},
+                      {"SLURM_DISTRIBUTION", "cyclic"},
+                      {"SLURM_EXACT", "1"},
+                      {"SLURM_EXCLUSIVE", ""},
+                      {"SLURM_GPUS", "16"},
+                      {"SLURM_GPUS_PER_NODE", "4"},
+                      {"SLURM_GPUS_PER_SOCKET", "2"},
+                      {"SLURM_GPUS_PER_TASK", "1"},
+                      {"SLURM_GPU_BIND", "single:1"},
+                      {"SLURM_GRES", "gpu:4"},
+                      {"SLURM_JOB_ID", "7"},
+                      {"SLURM_JOB_NODELIST", "n[1-4]"},
+                      {"SLURM_MEM_BIND", "quiet,map_mem:0"},
+                      {"SLURM_NPROCS", "16"},
+                      {"SLURM_NTASKS", "16"},
+                      {"SLURM_NTASKS_PER_GPU", "1"},
+                      {"SLURM_NTASKS_PER_NODE", "4"},
+                      {"SLURM_TRES_BIND", "gres/gpu:single:1"},
+                      {"SLURM_TRES_PER_TASK", "cpu=8,gres/gpu=1"},
+                      {"SRUN_CPUS_PER_TASK", "8"},
+                      {"TEXT", "a=b"}};
+  auto variables = launcher_environment(launch_engine::slurm, own);
+  ASSERT_TRUE(variables);
+  EXPECT_THAT(*variables,
+              ElementsAre("HOME=/root", "SLURM_CONF=/etc/slurm.conf",
+                          "SLURM_CPUS_ON_NODE=32", "SLURM_GPUS_PER_NODE=4",
+                          "SLURM_GRES=gpu:4", "SLURM_JOB_ID=7",
+                          "SLURM_JOB_NODELIST=n[1-4]", "TEXT=a=b"));
+  EXPECT_FALSE(launcher_environment(launch_engine::ssh, own));
 }
 
 TEST(agent_command_test, quotes_for_the_remote_shell_of_ssh) {

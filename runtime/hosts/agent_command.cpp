@@ -16,6 +16,21 @@ namespace {
 constexpr int exit_not_executable = 126;
 constexpr int exit_not_found = 127;
 
+/// Whether the job's GPUs are counted by task or altogether. Slurm gives a step
+/// that asks for none what the job has asked for: of one task those of a task,
+/// or all, which no node has. One that asks by node gets these.
+bool counts_gpus_otherwise(const environment_reader& variables) {
+  for (auto name : {"SLURM_GPUS_PER_NODE", "SLURM_GRES", "SLURM_STEP_GRES"})
+    if (variables.text_of(name))
+      return false;
+  for (auto name :
+       {"SLURM_GPUS", "SLURM_GPUS_PER_TASK", "SLURM_NTASKS_PER_GPU"})
+    if (variables.text_of(name))
+      return true;
+  auto by_task = variables.text_of("SLURM_TRES_PER_TASK");
+  return by_task && by_task->find("gpu") != by_task->npos;
+}
+
 /// Variables in which `srun` finds options of the job or step around it, or of
 /// the shell, that give a step of one task less than the job has on its node,
 /// or cannot be met by it. A `*` stands for any end of the name.
@@ -99,6 +114,10 @@ launcher_environment(launch_engine engine, const environment_map& own) {
   for (const auto& [name, value] : own)
     if (!is_narrowing(name))
       result.push_back(concat(name, '=', value));
+  environment_reader variables{own};
+  auto gpus = variables.text_of("SLURM_GPUS_ON_NODE"); // On the driver's.
+  if (gpus && counts_gpus_otherwise(variables))
+    result.push_back(concat("SLURM_GPUS_PER_NODE=", *gpus));
   return result;
 }
 

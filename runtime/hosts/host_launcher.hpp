@@ -32,7 +32,8 @@ agent_command(launch_engine engine, std::string_view host,
 /// The variables for launchers of *engine*, as NAME=value, made from those of
 /// this process; unset: these themselves. Without those in which `srun` would
 /// find options of the step or job that this process is in: an agent gets all
-/// that the job has on its node.
+/// that the job has on its node; of GPUs that are not given by node, as many as
+/// there are on this one.
 std::optional<std::vector<std::string>>
 launcher_environment(launch_engine engine, const environment_map& own);
 

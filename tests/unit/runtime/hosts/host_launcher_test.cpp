@@ -24,6 +24,7 @@ using test::launch_records;
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
 using testing::Not;
 using testing::SizeIs;
 
@@ -320,6 +321,26 @@ TEST(launcher_environment_test, hides_options_of_the_step_around_from_srun) {
                           "SLURM_GRES=gpu:4", "SLURM_JOB_ID=7",
                           "SLURM_JOB_NODELIST=n[1-4]", "TEXT=a=b"));
   EXPECT_FALSE(launcher_environment(launch_engine::ssh, own));
+}
+
+TEST(launcher_environment_test, asks_for_gpus_by_node_where_the_job_did_not) {
+  auto variables = [](environment_map own) {
+    own.emplace("SLURM_GPUS_ON_NODE", "4");
+    return *launcher_environment(launch_engine::slurm, own);
+  };
+  auto asks = ElementsAre("SLURM_GPUS_ON_NODE=4", "SLURM_GPUS_PER_NODE=4");
+  EXPECT_THAT(variables({{"SLURM_GPUS", "16"}}), asks);
+  EXPECT_THAT(variables({{"SLURM_GPUS_PER_TASK", "h200:1"}}), asks);
+  EXPECT_THAT(variables({{"SLURM_NTASKS_PER_GPU", "1"}}), asks);
+  EXPECT_THAT(variables({{"SLURM_TRES_PER_TASK", "cpu=8,gres/gpu=1"}}), asks);
+  EXPECT_THAT(variables({{"SLURM_TRES_PER_TASK", "cpu=8"}}),
+              ElementsAre("SLURM_GPUS_ON_NODE=4"));
+  EXPECT_THAT(
+    variables({{"SLURM_GPUS", "16"}, {"SLURM_GPUS_PER_NODE", "h200:4"}}),
+    ElementsAre("SLURM_GPUS_ON_NODE=4", "SLURM_GPUS_PER_NODE=h200:4"));
+  EXPECT_THAT(
+    *launcher_environment(launch_engine::slurm, {{"SLURM_GPUS", "16"}}),
+    IsEmpty());
 }
 
 TEST(agent_command_test, quotes_for_the_remote_shell_of_ssh) {

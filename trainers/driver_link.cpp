@@ -25,9 +25,6 @@ namespace {
 /// it.
 constexpr auto ticket_patience = std::chrono::seconds{60};
 
-/// How long an agent looks for its driver.
-constexpr auto search_patience = std::chrono::seconds{120};
-
 /// How long it tries a ticket of a driver that may have ended meanwhile; how
 /// often it looks for one in a file.
 constexpr auto ticket_age = std::chrono::seconds{5};
@@ -59,9 +56,10 @@ expected<std::optional<ticket>> look_for_ticket(const fs::path& file) {
 
 /// The agent may start before its driver, which writes the file, and while it
 /// still has the ticket of an earlier start.
-expected<found_driver> find_by_file(const fs::path& path, int stop) {
+expected<found_driver> find_by_file(const fs::path& path, int stop,
+                                    std::chrono::milliseconds patience) {
   using clock = std::chrono::steady_clock;
-  auto deadline = clock::now() + search_patience;
+  auto deadline = clock::now() + patience;
   std::optional<clock::time_point> bad_since;
   fs::path file;
   error last; // None: there is no ticket.
@@ -106,12 +104,13 @@ expected<ticket> read_standard_input(int stop) {
 } // namespace
 
 expected<found_driver> find_driver(const fs::path& path, std::string_view text,
-                                   int stop) {
+                                   int stop,
+                                   std::chrono::milliseconds patience) {
   if (!path.empty())
-    return find_by_file(path, stop);
+    return find_by_file(path, stop, patience);
   TROUPE_TRY(auto ticket,
              text.empty() ? read_standard_input(stop) : parse_ticket(text));
-  auto limit = text.empty() ? search_patience : ticket_age;
+  auto limit = text.empty() ? patience : ticket_age;
   TROUPE_TRY(auto dialed, dial(ticket, {.limit = limit, .stop = stop}));
   return found_driver{std::move(ticket), std::move(dialed)};
 }

@@ -14,6 +14,9 @@
 
 namespace troupe::internal {
 
+/// How long an agent looks for its driver.
+inline constexpr auto search_patience = std::chrono::seconds{120};
+
 /// The driver that a ticket led to.
 struct found_driver {
   ticket own;
@@ -23,9 +26,11 @@ struct found_driver {
 /// Calls the door of the driver that the ticket in the file or folder *path*
 /// names, or the ticket *text*; if both are empty, the ticket comes on standard
 /// input. Ends with `ec::stopped` as soon as the descriptor *stop* is readable,
-/// else fails as `dial`.
+/// else fails as `dial`: with `ec::timeout` after about *patience*, sooner with
+/// a *text*.
 expected<found_driver> find_driver(const fs::path& path, std::string_view text,
-                                   int stop);
+                                   int stop,
+                                   std::chrono::milliseconds patience);
 
 /// Dials the driver again when the connection to it breaks.
 class driver_redialer : public std::enable_shared_from_this<driver_redialer> {

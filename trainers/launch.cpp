@@ -98,6 +98,8 @@ void say(const std::string& text) {
   orders.launch = arguments.launch;
   if (found.engine == launch_engine::tickets)
     orders.ticket = found.ticket_path;
+  if (found.has_lasting_ticket)
+    orders.next_run = next_run_patience;
   std::exit(static_cast<int>(run_node_agent(orders).code));
 }
 

@@ -54,6 +54,10 @@ constexpr auto place_interval = std::chrono::milliseconds{500};
 /// names again and again, because the host reads files late.
 constexpr auto storage_patience = std::chrono::seconds{10};
 
+/// How long an agent leaves the driver alone that has ended a run: its port may
+/// still be open.
+constexpr auto run_pause = std::chrono::seconds{1};
+
 /// How often an agent that is about to leave looks for further signals.
 constexpr auto signal_interval = std::chrono::milliseconds{100};
 
@@ -74,6 +78,10 @@ agent_end failed_end(const error& reason) {
     default:
       return {agent_exit::never, reason.message};
   }
+}
+
+agent_end asked_to_leave() {
+  return {agent_exit::try_again, "a signal asked it to leave"};
 }
 
 // -- until it has a place
@@ -418,12 +426,11 @@ agent_end await_end(node_agent& agent, const interrupt_watch& signals) {
     auto is_leaving = orders.has_given_notice();
     ::poll(sources, 2,
            is_leaving ? static_cast<int>(signal_interval.count()) : -1);
-    agent_end left{agent_exit::try_again, "a signal asked it to leave"};
     if (auto end = agent.ending()->first())
-      return is_leaving ? left : *end;
+      return is_leaving ? asked_to_leave() : *end;
     auto step = orders.next(signals_seen::by(signals), clock::now());
     if (step == agent_signals::step::leave)
-      return left;
+      return asked_to_leave();
     if (step == agent_signals::step::wait)
       continue;
     sources[1].fd = -1; // It stays readable.
@@ -434,32 +441,95 @@ agent_end await_end(node_agent& agent, const interrupt_watch& signals) {
   }
 }
 
-agent_end serve(const agent_orders& orders, interrupt_watch& signals) {
+/// What became of one run.
+struct served_run {
+  agent_end end;
+  bool had_place = false; ///< This host was a part of it.
+  bool is_silent = false; ///< It did not answer.
+};
+
+/// An agent that serves runs.
+class agent_service {
+public:
+  agent_service(const agent_orders& orders, spawner_connection* spawner,
+                const interrupt_watch& signals)
+    : orders_(orders), spawner_(spawner), signals_(signals),
+      leave_(signals, orders.launch != 0) {}
+
+  agent_end serve() {
+    auto end = serve_first();
+    auto stays = orders_.next_run.count() > 0 && end.code == agent_exit::done;
+    return stays ? serve_next() : end;
+  }
+
+private:
+  expected<found_driver> find(std::chrono::milliseconds patience) {
+    return find_driver(orders_.ticket, orders_.ticket_text, leave_.fd(),
+                       patience);
+  }
+
+  served_run take_part(found_driver driver) {
+    node_agent agent{spawner_, orders_.launch};
+    auto joined = agent.join(std::move(driver), leave_.fd());
+    if (joined)
+      return {await_end(agent, signals_), true, false};
+    if (auto early = agent.ending()->first())
+      return {*early, false, false};
+    return {failed_end(joined.error()), false,
+            joined.error().code == ec::timeout};
+  }
+
+  agent_end serve_first() {
+    auto deadline = std::chrono::steady_clock::now() + join_patience;
+    for (;;) {
+      auto found = find(search_patience);
+      if (!found && orders_.looks_again && found.error().code == ec::timeout)
+        return {agent_exit::try_again, {}};
+      if (!found)
+        return failed_end(found.error());
+      auto run = take_part(std::move(*found));
+      // The port is open before the run takes agents: a driver waits for ranks
+      // of the one before it, or verifies checkpoints. What came by standard
+      // input cannot be read again, but then the run takes agents already.
+      auto has_ticket = !orders_.ticket.empty() || !orders_.ticket_text.empty();
+      if (!run.is_silent || !has_ticket
+          || std::chrono::steady_clock::now() >= deadline)
+        return run.end;
+    }
+  }
+
+  /// Serves what follows a run that has finished. Ends as that run did if there
+  /// is no driver any more; one that is there may begin a run at any time.
+  agent_end serve_next() {
+    for (;;) {
+      wait_until_ready(leave_.fd(), POLLIN,
+                       std::chrono::steady_clock::now() + run_pause);
+      auto found = find(orders_.next_run);
+      if (signals_.asked() != interrupt::none)
+        return asked_to_leave();
+      if (!found && found.error().code == ec::timeout)
+        return {};
+      if (!found)
+        return failed_end(found.error());
+      auto run = take_part(std::move(*found));
+      auto is_over = run.had_place ? run.end.code != agent_exit::done
+                                   : run.end.code == agent_exit::never;
+      if (is_over)
+        return run.end;
+    }
+  }
+
+  const agent_orders& orders_;
+  spawner_connection* spawner_;
+  const interrupt_watch& signals_;
+  leave_request leave_;
+};
+
+agent_end serve(const agent_orders& orders, const interrupt_watch& signals) {
   auto spawns = spawner();
   if (!spawns)
     return failed_end(spawns.error());
-  leave_request leave{signals, orders.launch != 0};
-  auto deadline = std::chrono::steady_clock::now() + join_patience;
-  for (;;) {
-    auto found = find_driver(orders.ticket, orders.ticket_text, leave.fd());
-    if (!found && orders.looks_again && found.error().code == ec::timeout)
-      return {agent_exit::try_again, {}};
-    if (!found)
-      return failed_end(found.error());
-    node_agent agent{*spawns, orders.launch};
-    auto joined = agent.join(std::move(*found), leave.fd());
-    if (joined)
-      return await_end(agent, signals);
-    if (auto early = agent.ending()->first())
-      return *early;
-    // The port is open before the run takes agents: a driver waits for ranks of
-    // the one before it, or verifies checkpoints. What came by standard input
-    // cannot be read again, but then the run takes agents already.
-    auto has_ticket = !orders.ticket.empty() || !orders.ticket_text.empty();
-    if (joined.error().code != ec::timeout || !has_ticket
-        || std::chrono::steady_clock::now() >= deadline)
-      return failed_end(joined.error());
-  }
+  return agent_service{orders, *spawns, signals}.serve();
 }
 
 } // namespace

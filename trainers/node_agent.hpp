@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <string>
@@ -14,6 +15,10 @@ enum class agent_exit : int {
   never = 78,     ///< Another start would fail alike.
 };
 
+/// How long an agent whose ticket is valid for all runs of a program looks for
+/// the next one.
+inline constexpr auto next_run_patience = std::chrono::seconds{120};
+
 /// How an agent was started.
 struct agent_orders {
   /// The file with its ticket, or its folder; empty: standard input.
@@ -23,6 +28,9 @@ struct agent_orders {
   /// It looks for a driver that may have ended, and says nothing if there is
   /// none: its caller starts it again.
   bool looks_again = false;
+  /// Once a run has finished, it looks for another one with the same ticket for
+  /// so long, and serves that, too. 0: it ends.
+  std::chrono::milliseconds next_run{0};
 };
 
 /// How an agent ended.

@@ -199,6 +199,7 @@ private:
     launch_environment result;
     result.engine = launch_engine::tickets;
     result.ticket_path = text_of("TROUPE_TICKET").value_or(default_ticket_path);
+    result.has_lasting_ticket = true;
     TROUPE_TRY(auto job, read_slurm_job(variables_));
     TROUPE_TRY(auto agents, number_of("TROUPE_AGENTS"));
     if (agents && (*agents < 1 || *agents > std::int64_t{max_hosts}))

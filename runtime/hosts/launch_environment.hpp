@@ -58,6 +58,11 @@ struct launch_environment {
   /// The same: the file with the ticket, or its folder.
   std::string ticket_path;
 
+  /// The same: the ticket is valid for all runs of the driver's program, and an
+  /// agent serves one after the other. Kubernetes, for one, starts no pod again
+  /// that has succeeded.
+  bool has_lasting_ticket = false;
+
   /// This host is alone although something else was found: people should know.
   bool is_odd = false;
 

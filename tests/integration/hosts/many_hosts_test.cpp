@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <map>
 #include <set>
@@ -18,6 +19,7 @@
 #include "troupe/runtime/process/function_address.hpp"
 #include "troupe/runtime/process/loaded_modules.hpp"
 #include "troupe/runtime/process/usable_cores.hpp"
+#include "troupe/trainers/node_agent.hpp"
 
 namespace troupe::internal::test {
 
@@ -101,9 +103,9 @@ void hosts_loop(train_context& context, const host_plan& plan) {
 
 } // namespace
 
-/// The driver of a test in *folder*.
+/// The driver of a test in *folder*, which has *runs* runs.
 int be_driver(const std::string& folder, int workers, int agents, int waits,
-              int join_ms, int steps, int talks) {
+              int join_ms, int steps, int talks, int runs) {
   auto config = run_with_agents(folder);
   config.failure.max_failures = talks > 0 ? 0 : 2;
   config.worker_env = {{"TROUPE_TEST_WORD", "word"}};
@@ -116,11 +118,15 @@ int be_driver(const std::string& folder, int workers, int agents, int waits,
     scaling.resources_per_worker.cpus = std::stod(each);
   if (auto* limit = std::getenv("TROUPE_TEST_LOST_AFTER_MS"))
     scaling.lost_after = std::chrono::milliseconds{std::stoi(limit)};
-  auto outcome =
-    data_parallel_trainer{hosts_loop, host_plan{folder, steps, waits, talks},
-                          train_options{.scaling = scaling, .run = config}}
-      .fit();
-  tell_result(folder, outcome);
+  for (int run = 1; run <= runs; ++run) {
+    if (run > 1)
+      config.name = concat("run", run);
+    auto outcome =
+      data_parallel_trainer{hosts_loop, host_plan{folder, steps, waits, talks},
+                            train_options{.scaling = scaling, .run = config}}
+        .fit();
+    tell_result(folder, outcome);
+  }
   return 0;
 }
 
@@ -183,9 +189,17 @@ protected:
     return start_pod({"--node-agent"});
   }
 
-  std::shared_ptr<program> start_driver_pod(int waits) {
+  std::shared_ptr<program> start_driver_pod(int waits, int runs = 1) {
     return start_pod({"--driver", folder_.path().string(), "2", "0",
-                      std::to_string(waits), "120000", "4", "0"});
+                      std::to_string(waits), "120000", "4", "0",
+                      std::to_string(runs)});
+  }
+
+  /// As Kubernetes does once the driver has succeeded: the agent looks for
+  /// another run.
+  void end_agent_pod(program& agent) {
+    kill(0, agent.pid, "-TERM");
+    EXPECT_EQ(agent.wait(), 75);
   }
 
   std::string tickets() { return (folder_ / "tickets").string(); }
@@ -200,8 +214,37 @@ TEST_P(pods_test, meet_with_the_tickets_of_a_folder) {
   EXPECT_EQ(introduced<seen_rank>(0, 2)[1].node, 1);
   EXPECT_EQ(result_line(), "result finished 1 ");
   EXPECT_EQ(driver->wait(), 0);
-  EXPECT_EQ(agent->wait(), 0);
+  end_agent_pod(*agent);
   EXPECT_TRUE(fs::exists(folder_ / "tickets/agent.ticket")) << "for the next";
+}
+
+// Kubernetes starts no pod again that ended with 0.
+TEST_P(pods_test, serve_all_runs_of_a_program) {
+  EXPECT_EQ(start_pod({"--make-tickets", tickets()})->wait(), 0);
+  auto agent = start_agent_pod();
+  auto driver = start_driver_pod(0, 2);
+  auto first = introduced<seen_rank>(0, 2);
+  EXPECT_EQ(result_line(), "result finished 1 ");
+  auto second = introduced<seen_rank>(0, 2);
+  EXPECT_EQ(second[1].node, 1);
+  EXPECT_EQ(second[1].agent, first[1].agent);
+  EXPECT_EQ(result_line(), "result finished 1 ");
+  EXPECT_EQ(driver->wait(), 0);
+  end_agent_pod(*agent);
+}
+
+// Else they would be started again forever where nothing else ends the Job.
+TEST_P(pods_test, succeed_if_no_other_run_follows) {
+  EXPECT_EQ(start_pod({"--make-tickets", tickets()})->wait(), 0);
+  auto driver = start_driver_pod(0);
+  agent_orders orders;
+  orders.ticket = tickets();
+  orders.next_run = std::chrono::milliseconds{1};
+  auto end = run_node_agent(orders);
+  EXPECT_EQ(end.code, agent_exit::done);
+  EXPECT_FALSE(end.has_to_leave);
+  EXPECT_EQ(result_line(), "result finished 1 ");
+  EXPECT_EQ(driver->wait(), 0);
 }
 
 TEST_P(pods_test, that_are_replaced_meet_with_the_same_tickets) {
@@ -228,7 +271,7 @@ TEST_P(pods_test, that_are_replaced_meet_with_the_same_tickets) {
   EXPECT_EQ(introduced<seen_rank>(2, 2)[1].from, 2);
   EXPECT_EQ(result_line().substr(0, 16), "result finished ");
   EXPECT_EQ(driver->wait(), 0);
-  EXPECT_EQ(agent->wait(), 0);
+  end_agent_pod(*agent);
 }
 
 TEST_P(many_hosts_test, an_agent_reaches_its_driver_over_ipv6) {
@@ -484,7 +527,8 @@ int main(int argc, char** argv) {
   if (argc > 8 && std::string{argv[1]} == "--driver")
     return troupe::internal::test::be_driver(
       argv[2], std::atoi(argv[3]), std::atoi(argv[4]), std::atoi(argv[5]),
-      std::atoi(argv[6]), std::atoi(argv[7]), std::atoi(argv[8]));
+      std::atoi(argv[6]), std::atoi(argv[7]), std::atoi(argv[8]),
+      argc > 9 ? std::atoi(argv[9]) : 1);
   ::testing::InitGoogleTest(&argc, argv);
   return RUN_ALL_TESTS();
 }

@@ -254,6 +254,7 @@ TEST(launch_environment_test, meets_by_ticket_in_the_pods_of_an_indexed_job) {
   EXPECT_EQ(agent.role, launch_role::agent);
   EXPECT_EQ(agent.host_index, 3u);
   EXPECT_EQ(agent.ticket_path, "/run/troupe");
+  EXPECT_TRUE(agent.has_lasting_ticket);
   EXPECT_EQ(agent.found,
             "TROUPE_DRIVER=fashion-0.fashion:4444: pod 3 of an Indexed Job is "
             "an agent, with the ticket in /run/troupe");
@@ -299,6 +300,7 @@ TEST(launch_environment_test, an_agent_by_hand_needs_a_ticket_alone) {
   EXPECT_EQ(x.role, launch_role::agent);
   EXPECT_EQ(x.engine, launch_engine::tickets);
   EXPECT_EQ(x.ticket_path, "/home/me/ticket");
+  EXPECT_FALSE(x.has_lasting_ticket) << "each start of a run makes its own";
 }
 
 TEST(launch_environment_test, refuses_half_an_invitation) {

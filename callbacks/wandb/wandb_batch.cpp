@@ -78,8 +78,8 @@ sink_result wandb_batch::add(const tracker_record& record) {
     }
     sink_result operator()(const attempt_record&) {
       self.close_row();
-      self.steps_.begin_attempt();
-      self.add_config({{"troupe.attempt", record.attempt}});
+      self.steps_.begin_attempt(static_cast<std::int64_t>(record.attempt));
+      self.add_config({{std::string{wandb_attempt_key}, record.attempt}});
       return {};
     }
     sink_result operator()(const run_end_record&) { return {}; }

@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "troupe/callbacks/tracking/sink.hpp"
@@ -19,15 +20,21 @@ namespace troupe::internal {
 /// Decides which rows W&B gets, and their steps.
 ///
 /// W&B needs strictly increasing steps: it moves a row with a lower one behind
-/// its predecessor, and so shifts all later rows. So rows that a rollback
+/// its predecessor, and so shifts all later rows. So reports that a rollback
 /// repeats are not written, and each row also holds its own number as a value.
+/// Whether a loop repeats what it logs is not known: its steps may begin again,
+/// and the steps of an epoch may lie below those of its batches.
 struct wandb_steps {
   static constexpr auto none = std::numeric_limits<std::int64_t>::min();
 
-  std::int64_t last = -1;       ///< Highest step.
-  std::int64_t report = -1;     ///< Highest report index.
-  std::int64_t logged = none;   ///< Highest step that the loop logged.
-  std::int64_t repeated = none; ///< Logged steps up to here are repeats.
+  /// An attempt, and a step that its loop logged.
+  using logged_place = std::pair<std::int64_t, std::int64_t>;
+
+  std::int64_t last = -1;      ///< Highest step.
+  std::int64_t report = -1;    ///< Highest report index.
+  std::int64_t attempt = none; ///< Of the rows that are given.
+  /// Logged rows up to here are in the file and will be delivered again.
+  logged_place written{none, none};
 
   bool operator==(const wandb_steps&) const = default;
 
@@ -41,23 +48,22 @@ struct wandb_steps {
 
   /// The step of what the loop logged at *step*; `nullopt` if W&B has it.
   std::optional<std::int64_t> next_logged(std::int64_t step) {
-    if (step <= repeated)
+    if (logged_place{attempt, step} <= written)
       return std::nullopt;
-    logged = std::max(logged, step);
+    written = {none, none}; // Rows come in order: all later ones are new.
     return next(step);
   }
 
-  /// A new attempt restarts from a checkpoint and repeats steps.
-  void begin_attempt() { repeated = logged; }
+  void begin_attempt(std::int64_t number) { attempt = number; }
 
   /// Counts a row that is in the file but unknown to the saved state: the row
   /// will be delivered again.
   void take(const wandb_seen& row) {
     last = std::max(last, row.step.value_or(last));
     report = std::max(report, row.report.value_or(report));
-    logged = std::max(logged, row.logged.value_or(logged));
-    if (row.logged)
-      repeated = logged;
+    logged_place place{std::max(written.first, row.attempt.value_or(attempt)),
+                       row.logged.value_or(none)};
+    written = std::max(written, place);
   }
 
 private:

@@ -126,7 +126,12 @@ constexpr std::uint32_t bytes_of(std::uint32_t field) {
   return protozero::tag_and_type(field, with_length);
 }
 
-void see_item(wandb_seen& result, std::string_view item) {
+struct seen_item {
+  std::string_view key;
+  std::optional<std::int64_t> number;
+};
+
+seen_item see_item(std::string_view item) {
   std::string_view key, json;
   for (protobuf_reader x{item}; x.next();)
     switch (x.tag_and_type()) {
@@ -139,12 +144,16 @@ void see_item(wandb_seen& result, std::string_view item) {
       default:
         x.skip();
     }
-  auto* target = key == "_step"            ? &result.step
-                 : key == wandb_report_key ? &result.report
-                 : key == wandb_logged_key ? &result.logged
-                                           : nullptr;
-  if (auto value = whole_number<std::int64_t>(json); target && value)
-    *target = *value;
+  return {key, whole_number<std::int64_t>(json)};
+}
+
+void see_row_item(wandb_seen& result, const seen_item& x) {
+  auto* target = x.key == "_step"            ? &result.step
+                 : x.key == wandb_report_key ? &result.report
+                 : x.key == wandb_logged_key ? &result.logged
+                                             : nullptr;
+  if (target && x.number)
+    *target = *x.number;
 }
 
 } // namespace
@@ -288,7 +297,14 @@ wandb_seen see_wandb_record(std::string_view record) try {
       case bytes_of(wandb_field::record_history):
         for (auto row = x.get_message();
              row.next(wandb_field::history_item, with_length);)
-          see_item(result, row.get_view());
+          see_row_item(result, see_item(row.get_view()));
+        break;
+      case bytes_of(wandb_field::record_config):
+        for (auto config = x.get_message();
+             config.next(wandb_field::config_update, with_length);)
+          if (auto item = see_item(config.get_view());
+              item.key == wandb_attempt_key)
+            result.attempt = item.number;
         break;
       case bytes_of(wandb_field::record_exit):
         result.exit = true;

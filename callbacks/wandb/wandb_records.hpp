@@ -89,15 +89,19 @@ private:
 /// What a restarted sink reads from a record written before the restart.
 struct wandb_seen {
   bool exit = false;
-  std::optional<std::int64_t> step;   ///< `_step` of a row.
-  std::optional<std::int64_t> report; ///< `troupe/report` of a row.
-  std::optional<std::int64_t> logged; ///< `troupe/step` of a row.
+  std::optional<std::int64_t> step;    ///< `_step` of a row.
+  std::optional<std::int64_t> report;  ///< `troupe/report` of a row.
+  std::optional<std::int64_t> logged;  ///< `troupe/step` of a row.
+  std::optional<std::int64_t> attempt; ///< `troupe.attempt` of a config.
 };
 
 /// Names of the row values that identify a row. `_step` alone cannot: W&B
 /// requires it to increase from row to row.
 inline constexpr std::string_view wandb_report_key = "troupe/report";
 inline constexpr std::string_view wandb_logged_key = "troupe/step";
+
+/// Name in the config of the attempt whose rows follow.
+inline constexpr std::string_view wandb_attempt_key = "troupe.attempt";
 
 /// Reads *record*. Malformed bytes yield an empty result.
 wandb_seen see_wandb_record(std::string_view record);

@@ -65,7 +65,9 @@ template <class Fields>
 void fields_of(Fields& f, wandb_place& x) {
   f("fragment", x.fragment)("size", x.size)("closed", x.closed);
   f("ended", x.ended)("step", x.steps.last)("report", x.steps.report);
-  f("logged", x.steps.logged)("repeated", x.steps.repeated);
+  f.added("attempt", x.steps.attempt);
+  f.added("written_attempt", x.steps.written.first);
+  f.added("written", x.steps.written.second);
   f("console", x.console);
 }
 

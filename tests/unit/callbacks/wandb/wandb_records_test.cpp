@@ -17,6 +17,12 @@ TEST(wandb_records_test, reads_back_what_identifies_a_row) {
   EXPECT_EQ(seen.report, 3);
   EXPECT_EQ(seen.logged, std::nullopt);
   EXPECT_FALSE(seen.exit);
+  EXPECT_EQ(seen.attempt, std::nullopt);
+  std::vector<wandb_item> config{{"_step", "7"},
+                                 {std::string{wandb_attempt_key}, "4"}};
+  seen = see_wandb_record(records.config(config));
+  EXPECT_EQ(seen.attempt, 4);
+  EXPECT_EQ(seen.step, std::nullopt);
   EXPECT_TRUE(see_wandb_record(records.exit(1, std::chrono::seconds{2})).exit);
   auto text = records.history(1, row);
   for (std::size_t size = 0; size < text.size(); ++size)

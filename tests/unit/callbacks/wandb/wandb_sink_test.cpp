@@ -191,6 +191,26 @@ TEST_F(wandb_sink_test, finds_its_rows_again_without_a_state) {
   EXPECT_EQ(rows_in(folder.path()).steps, (numbers{0, 1, 2, 3, 4}));
 }
 
+TEST_F(wandb_sink_test, finds_its_rows_again_whose_steps_begin_again) {
+  std::vector<tracker_record> rows{
+    record(attempt_record{}, 0), record(logged_metrics{5000, {{"loss", 1}}}, 0),
+    record(attempt_record{}, 1), record(logged_metrics{0, {{"loss", 2}}}, 1),
+    record(logged_metrics{1, {{"loss", 3}}}, 1)};
+  std::string state;
+  {
+    wandb_sink x{offline()};
+    ASSERT_TRUE(x.start(run, ""));
+    state = x.state();
+    ASSERT_TRUE(x.log(rows)); // not confirmed
+  }
+  rows.push_back(record(attempt_record{}, 2));
+  rows.push_back(record(logged_metrics{0, {{"loss", 4}}}, 2));
+  wandb_sink x{offline()};
+  ASSERT_TRUE(x.start(run, state));
+  ASSERT_TRUE(x.log(rows));
+  EXPECT_EQ(rows_in(folder.path()).steps, (numbers{5000, 5001, 5002, 5003}));
+}
+
 TEST_F(wandb_sink_test, makes_no_folder_for_a_run_that_only_ends_again) {
   std::string state;
   {

@@ -156,12 +156,17 @@ sink_result mlflow_server::open(const mlflow_run& run,
   run_ = run;
   id_.clear();
   params_.clear();
-  auto known =
-    state.empty() ? run.run_id : text_at(json::parse(state), "/run_id");
+  tags_.clear();
+  is_given_ = false;
+  auto saved = json::parse(state);
+  auto known = state.empty() ? run.run_id : text_at(saved, "/run_id");
   if (!known.empty()) {
     TROUPE_TRY(auto usable, load_run(known));
-    if (usable)
+    if (usable) {
+      is_given_ = known == run.run_id
+                  || (saved.is_object() && saved.value("given", false));
       return resume();
+    }
     if (state.empty())
       return permanent("MLflow has no run " + known
                        + " to log to: see run_id and MLFLOW_RUN_ID");
@@ -279,6 +284,10 @@ mlflow_server::load_run(const std::string& id) {
   if (x.contains(params))
     for (auto& param : x[params])
       params_[text_at(param, "/key")] = text_at(param, "/value");
+  const json::document::json_pointer tags{"/run/data/tags"};
+  if (x.contains(tags))
+    for (auto& tag : x[tags])
+      tags_.insert(text_at(tag, "/key"));
   return true;
 }
 
@@ -287,7 +296,17 @@ sink_result mlflow_server::resume() {
     "runs/update", json::text_of({{"run_id", id_}, {"status", "RUNNING"}}));
   if (!reply)
     return unusable(reply.error());
-  return set_tags(run_.tags);
+  return set_tags(own_tags());
+}
+
+// A run that someone else created keeps its name, user and source.
+std::vector<mlflow_pair> mlflow_server::own_tags() const {
+  auto result = run_.tags;
+  if (is_given_)
+    std::erase_if(result, [this](const mlflow_pair& x) {
+      return x.key.starts_with("mlflow.") && tags_.contains(x.key);
+    });
+  return result;
 }
 
 sink_result mlflow_server::send(const mlflow_body& body) {
@@ -362,7 +381,13 @@ sink_result mlflow_server::end(run_status_kind status, std::int64_t time_ms) {
 }
 
 std::string mlflow_server::state() const {
-  return id_.empty() ? std::string{} : json::text_of({{"run_id", id_}});
+  if (id_.empty())
+    return {};
+  auto result = json::document::object();
+  result["run_id"] = id_;
+  if (is_given_) // The next process may lack MLFLOW_RUN_ID.
+    result["given"] = true;
+  return json::text_of(result);
 }
 
 } // namespace troupe::internal

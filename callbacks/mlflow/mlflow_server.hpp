@@ -1,6 +1,9 @@
 #pragma once
 
+#include <map>
+#include <set>
 #include <string>
+#include <vector>
 
 #include "troupe/callbacks/mlflow/mlflow_client.hpp"
 #include "troupe/callbacks/mlflow/mlflow_store.hpp"
@@ -65,6 +68,7 @@ private:
   /// Loads the run *id*. Returns whether it exists and is not deleted.
   tl::expected<bool, sink_failure> load_run(const std::string& id);
   sink_result resume();
+  std::vector<mlflow_pair> own_tags() const;
   sink_result send(const mlflow_body& body);
   sink_failure lost_run(const mlflow_refusal& x);
 
@@ -73,6 +77,8 @@ private:
   mlflow_run run_;
   std::string id_;
   std::map<std::string, std::string> params_;
+  std::set<std::string> tags_; ///< Keys that the run had when it was loaded.
+  bool is_given_ = false;      ///< Someone else created the run.
 };
 
 } // namespace troupe::internal

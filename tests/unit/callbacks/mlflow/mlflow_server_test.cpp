@@ -352,6 +352,39 @@ TEST_F(mlflow_failures_test,
   EXPECT_THAT(requests.back().target, HasSubstr("best/a"));
 }
 
+TEST_F(mlflow_failures_test, keeps_the_tags_of_mlflow_of_a_run_that_is_given) {
+  set("runs/get",
+      {.body = R"({"run":{"info":{"run_id":"r1","lifecycle_stage":"active"},)"
+               R"("data":{"tags":[{"key":"mlflow.runName","value":"theirs"},)"
+               R"({"key":"troupe.attempt","value":"7"}]}}})"});
+  run.tags["user"] = "me";
+  mlflow_sink x{{.tracking_uri = server.url(), .run_id = "r1"}};
+  ASSERT_TRUE(x.start(run, ""));
+  auto again = to_server(); // As `troupe sync` without MLFLOW_RUN_ID.
+  ASSERT_TRUE(again.start(run, x.state()));
+  std::vector<std::string> tags;
+  for (const auto& request : server.requests())
+    if (request.target.find("log-batch") != request.target.npos)
+      tags.push_back(request.body);
+  EXPECT_THAT(tags, testing::SizeIs(2));
+  EXPECT_THAT(tags, testing::Each(testing::AllOf(
+                      testing::Not(HasSubstr("mlflow.runName")),
+                      HasSubstr("mlflow.user"), HasSubstr("troupe.attempt"))));
+}
+
+// A trial's parent may have been replaced.
+TEST_F(mlflow_failures_test, updates_the_tags_of_mlflow_of_its_own_run) {
+  set("runs/get",
+      {.body = R"({"run":{"info":{"run_id":"r1","lifecycle_stage":"active"},)"
+               R"("data":{"tags":[{"key":"mlflow.parentRunId",)"
+               R"("value":"old"}]}}})"});
+  mlflow_server store{{.server = server.url()}, {}};
+  mlflow_run wanted{.experiment = "e", .uid = "u"};
+  wanted.tags.push_back({"mlflow.parentRunId", "new"});
+  ASSERT_TRUE(store.open(wanted, R"({"run_id":"r1"})"));
+  EXPECT_THAT(server.requests().back().body, HasSubstr("mlflow.parentRunId"));
+}
+
 TEST_F(mlflow_failures_test, shows_no_secret_from_a_file) {
   mlflow_settings settings{.server = server.url()};
   settings.http.token = "planted-in-a-file";

@@ -37,8 +37,10 @@ expected<comet_settings> make_comet_settings(const comet_options& options,
                        environment_variable("COMET_PROJECT_NAME"),
                        file["project_name"], "general");
   x.name = first_of(options.name, run.display_name, run.name);
-  auto known = first_of(options.experiment_key,
-                        environment_variable("COMET_EXPERIMENT_KEY"));
+  // The variable would be the key of all trials of a sweep.
+  auto known =
+    first_of(options.experiment_key,
+             run.sweep ? "" : environment_variable("COMET_EXPERIMENT_KEY"));
   x.is_known = !known.empty();
   x.experiment_key = first_of(known, run.id);
   auto directory = first_of(options.offline_directory.string(),

@@ -92,6 +92,15 @@ TEST_F(comet_settings_test, prefers_options_then_variables_then_the_file) {
   EXPECT_EQ(x.mode, comet_mode::offline);
 }
 
+TEST_F(comet_settings_test, gives_each_trial_an_experiment_of_its_own) {
+  environment_guard more{
+    {{"COMET_EXPERIMENT_KEY", "0123456789012345678901234567890123456789"}}};
+  run.sweep = tracked_sweep{"search", "/runs/search", "s", {}};
+  auto x = make_comet_settings({}, run).value();
+  EXPECT_EQ(x.experiment_key, run.id);
+  EXPECT_FALSE(x.is_known);
+}
+
 TEST_F(comet_settings_test, names_the_variable_that_would_help) {
   comet_options options;
   options.mode = comet_mode::online;

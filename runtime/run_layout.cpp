@@ -1,8 +1,23 @@
 #include "troupe/runtime/run_layout.hpp"
 
+#include <cstddef>
+#include <cstdint>
+
 #include "troupe/runtime/whole_number.hpp"
 
 namespace troupe::internal::run_layout {
+
+namespace {
+
+bool ends_as_event_file(std::string_view name) noexcept {
+  constexpr std::size_t id_size = 8;
+  auto at = name.rfind('-');
+  return at != name.npos && at > id_size && name[at - id_size - 1] == '.'
+         && is_hex(name.substr(at - id_size, id_size))
+         && whole_number<std::uint64_t>(name.substr(at + 1));
+}
+
+} // namespace
 
 std::string_view plain_name(std::string_view name) noexcept {
   auto dot = name.rfind('.');
@@ -26,6 +41,15 @@ std::optional<entry_kind> kind_of(std::string_view name) noexcept {
 
 bool is_own_name(std::string_view name) noexcept {
   return kind_of(name).has_value();
+}
+
+bool is_event_file(std::string_view name) noexcept {
+  return name.starts_with(event_prefix) && ends_as_event_file(name);
+}
+
+bool is_former_event_file(std::string_view name) noexcept {
+  return name.starts_with(former_event_prefix)
+         && ends_as_event_file(plain_name(name));
 }
 
 } // namespace troupe::internal::run_layout

@@ -50,6 +50,11 @@ inline constexpr const char* evicted_prefix = ".evicted-";
 /// ... and what was found damaged.
 inline constexpr const char* rotten_prefix = ".rotten-";
 
+/// How names in `tensorboard` begin: event files, of other programs, too, ...
+inline constexpr std::string_view event_prefix = "events.out.tfevents.";
+/// ... and what the tracker put aside, with the rest of its name.
+inline constexpr std::string_view former_event_prefix = "former.";
+
 /// Of the empty file that shows, for a moment, which owner new files get.
 inline constexpr const char* owner_prefix = ".owner-";
 
@@ -109,5 +114,12 @@ std::optional<entry_kind> kind_of(std::string_view name) noexcept;
 
 /// Whether an entry called *name* of a run's folder is Troupe's.
 bool is_own_name(std::string_view name) noexcept;
+
+/// Whether a run wrote the event file *name*: it ends in ".<id>-<number>".
+bool is_event_file(std::string_view name) noexcept;
+
+/// Whether *name* is that of such a file that the tracker put aside; a second
+/// one ends in another ".<number>".
+bool is_former_event_file(std::string_view name) noexcept;
 
 } // namespace troupe::internal::run_layout

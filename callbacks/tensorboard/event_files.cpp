@@ -9,6 +9,7 @@
 
 #include "troupe/callbacks/tensorboard/event_text.hpp"
 #include "troupe/runtime/failpoint.hpp"
+#include "troupe/runtime/run_layout.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/text.hpp"
 #include "troupe/runtime/whole_number.hpp"
@@ -17,7 +18,8 @@ namespace troupe::internal::tensorboard {
 
 namespace {
 
-constexpr std::string_view event_prefix = "events.out.tfevents.";
+using run_layout::event_prefix;
+using run_layout::former_event_prefix;
 
 std::int64_t whole_unix_seconds(std::chrono::system_clock::time_point x) {
   return std::chrono::floor<std::chrono::seconds>(x).time_since_epoch().count();
@@ -37,17 +39,6 @@ std::optional<std::uint64_t> number_of(std::string_view name,
   return whole_number<std::uint64_t>(name.substr(at + ending.size()));
 }
 
-// Whether a run of Troupe wrote the file *name*: it ends in ".<id>-<number>".
-bool is_of_a_run(std::string_view name) {
-  constexpr std::size_t id_size = 8;
-  auto at = name.rfind('-');
-  if (at == name.npos || at <= id_size || name[at - id_size - 1] != '.')
-    return false;
-  auto id = name.substr(at - id_size, id_size);
-  return is_hex(id)
-         && number_of(name, name.substr(at - id_size - 1, id_size + 2));
-}
-
 // Whether the file *path* has no event: a start that fails, as on a full disk,
 // leaves no more than the first record.
 bool is_without_events(const fs::path& path) {
@@ -63,8 +54,8 @@ expected<void> set_aside(const fs::path& path) {
     return {};
   auto rest = path.filename().string().substr(event_prefix.size());
   return rename_to_free(path, [&](int number) {
-    return number == 1 ? concat("former.", rest)
-                       : concat("former.", rest, '.', number);
+    return number == 1 ? concat(former_event_prefix, rest)
+                       : concat(former_event_prefix, rest, '.', number);
   });
 }
 
@@ -101,7 +92,7 @@ expected<void> event_files::clean(const event_place& known, bool is_private) {
     auto number = number_of(file, ending_);
     if (number && *number > known.number)
       (begins ? former : later).push_back(i->path());
-    if (!number && begins && is_private && is_of_a_run(file))
+    if (!number && begins && is_private && run_layout::is_event_file(file))
       former.push_back(i->path());
     if (number && *number == 0)
       params_file_ = std::move(file);

@@ -49,12 +49,6 @@ bool is_own_file_of_run(std::string_view name) {
          || run_layout::plain_name(name) == csv_options{}.file;
 }
 
-/// TensorBoard's.
-bool is_event_file(std::string_view name) {
-  return name.starts_with("events.out.tfevents.")
-         || name.starts_with("former.");
-}
-
 /// The log of a rank, its stacks, or the file that an agent tries the storage
 /// with.
 bool is_log(std::string_view name) {
@@ -79,7 +73,7 @@ public:
       return expected<bool>{is_log(name)};
     }));
     TROUPE_TRY_VOID(remove_in(tensorboard, [](auto&, const std::string& name) {
-      return expected<bool>{is_event_file(name)};
+      return expected<bool>{is_event_file(name) || is_former_event_file(name)};
     }));
     for (auto& x : entries)
       if (x.kind == entry_kind::tree)

@@ -782,6 +782,20 @@ class RmTest(CommandLineTest):
         for name in users:
             self.assertEqual((path / name).read_text(), "mine")
 
+    def test_event_files_of_other_programs_stay_and_are_named(self):
+        events = self.runs.make("digits") / "tensorboard"
+        events.mkdir(exist_ok=True)
+        own = "1767225600.node.17.01234567-0001"
+        for name in (f"events.out.tfevents.{own}", f"former.{own}", f"former.{own}.2"):
+            (events / name).write_text("the run's")
+        users = ["events.out.tfevents.1767225600.node.17.0", "former.plan", "former.plan.2"]
+        for name in users:
+            (events / name).write_text("mine")
+        left = troupe_json("rm", "digits", "--yes", "-s", self.storage, code=1)["left"]
+        self.assertEqual(left, [f"tensorboard/{name}" for name in users])
+        for name in users:
+            self.assertEqual((events / name).read_text(), "mine")
+
     def expect_begins_at_zero(self, name):
         """The next run *name* resumes from no checkpoint of the run that was removed."""
         self.runs.make(name)

@@ -16,6 +16,7 @@
 #include "troupe/runtime/store/callback_cursor.hpp"
 #include "troupe/runtime/store/end_request.hpp"
 #include "troupe/runtime/store/run_description.hpp"
+#include "troupe/runtime/text.hpp"
 
 using namespace troupe;
 using namespace troupe::internal;
@@ -51,6 +52,22 @@ TEST_F(run_folder_test, knows_the_names_of_all_that_a_run_has) {
   EXPECT_TRUE(run_layout::is_own_name(".owner-7"));
   for (auto name : {"metrics.csv", "logs.1", "notes.txt", "", "."})
     EXPECT_FALSE(run_layout::is_own_name(name)) << name;
+}
+
+TEST(run_layout_test, tells_event_files_of_a_run_from_those_of_others) {
+  using namespace run_layout;
+  const std::string own = "1767225600.node-1.17.01234567-0001";
+  EXPECT_TRUE(is_event_file("events.out.tfevents." + own));
+  EXPECT_TRUE(is_former_event_file("former." + own));
+  EXPECT_TRUE(is_former_event_file("former." + own + ".2"));
+  for (auto name :
+       {"1767225600.node-1.17.0", "1.h.profile-empty", "1.h.1234567-0001",
+        "1.h.01234567-", "1.h.01234567-99999999999999999999", "plan.2", ""}) {
+    EXPECT_FALSE(is_event_file(concat("events.out.tfevents.", name))) << name;
+    EXPECT_FALSE(is_former_event_file(concat("former.", name))) << name;
+  }
+  EXPECT_FALSE(is_event_file("x." + own));
+  EXPECT_FALSE(is_former_event_file("x." + own));
 }
 
 TEST_F(run_folder_test, refuses_a_folder_of_another_user) {

@@ -43,6 +43,7 @@ struct wandb_steps {
     if (index <= report)
       return std::nullopt;
     report = index;
+    written = {none, none}; // It is new, and so is all that follows.
     return next(index);
   }
 

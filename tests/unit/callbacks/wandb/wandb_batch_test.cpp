@@ -79,5 +79,14 @@ TEST(wandb_steps_test, leaves_out_only_logged_rows_that_are_in_the_file) {
   EXPECT_EQ(x.next_logged(6), 5005);
 }
 
+TEST(wandb_steps_test, keeps_logged_rows_after_a_report_that_is_new) {
+  wandb_steps x;
+  x.begin_attempt(0);
+  x.take(logged_row(5000, 5000));
+  EXPECT_EQ(x.next_logged(5000), std::nullopt);
+  EXPECT_EQ(x.next_report(0), 5001);
+  EXPECT_EQ(x.next_logged(0), 5002) << "an epoch, after its batches";
+}
+
 } // namespace
 } // namespace troupe::internal

@@ -32,8 +32,8 @@ struct comet_options {
   std::string project = {};   ///< COMET_PROJECT_NAME, else `general`.
   std::string name = {};      ///< The run's name.
   std::vector<std::string> tags = {};
-  /// An existing experiment to continue: COMET_EXPERIMENT_KEY. Else a new one,
-  /// with Troupe's id of the run as its key.
+  /// An existing experiment to continue: COMET_EXPERIMENT_KEY, except for a
+  /// trial of a sweep. Else a new one, with Troupe's id of the run as its key.
   std::string experiment_key = {};
   /// Unset: online if a key is found, else offline.
   std::optional<comet_mode> mode = {};

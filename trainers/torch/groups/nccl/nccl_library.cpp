@@ -14,6 +14,8 @@ namespace {
 void configure_watchdog(std::chrono::milliseconds timeout) {
   // On a failure abort the communicators, not the rank, so that it can report.
   ::setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "2", 0);
+  // An error of the device reaches the loop with its next call.
+  ::setenv("TORCH_NCCL_RETHROW_CUDA_ERRORS", "0", 0);
   // The control plane watches the ranks itself.
   ::setenv("TORCH_NCCL_ENABLE_MONITORING", "0", 0);
   // The flight recorder is not used; turning it off saves a store request per

@@ -257,6 +257,10 @@ void abort_nccl_group(c10::intrusive_ptr<c10d::Backend> member) {
   });
 }
 
+std::chrono::milliseconds nccl_drain_limit() noexcept {
+  return std::chrono::seconds{std::uncaught_exceptions() > 0 ? 1 : 30};
+}
+
 void close_nccl_group(c10::intrusive_ptr<c10d::Backend> member,
                       c10::Device device, std::chrono::milliseconds limit) {
   auto closed = finishes_within(limit, [member, device] {

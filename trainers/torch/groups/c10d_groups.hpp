@@ -69,8 +69,10 @@ refuse_reports_after_abort(train_context& context,
 void abort_nccl_group(c10::intrusive_ptr<c10d::Backend> member);
 
 /// How long collectives that a loop has started may take on the GPU after the
-/// loop returned; a peer that never joins them ends by the run's own limits.
-constexpr auto nccl_drain_limit = std::chrono::seconds{30};
+/// loop returned: 30 s; a peer that never joins them ends by the run's own
+/// limits. 1 s while an exception leaves the loop: peers that wait for this
+/// rank keep the communicator open, and learn of the exception only after this.
+std::chrono::milliseconds nccl_drain_limit() noexcept;
 
 /// Ends *member* in order: pending work on *device* finishes, then the
 /// communicators close. Destroying or aborting first could corrupt the last
@@ -78,7 +80,7 @@ constexpr auto nccl_drain_limit = std::chrono::seconds{30};
 /// another second.
 void close_nccl_group(c10::intrusive_ptr<c10d::Backend> member,
                       c10::Device device,
-                      std::chrono::milliseconds limit = nccl_drain_limit);
+                      std::chrono::milliseconds limit = nccl_drain_limit());
 
 /// Destroys groups on separate threads. The destructor of a Gloo group waits
 /// for threads that may be in a collective until their peers close their

@@ -170,6 +170,24 @@ TEST_F(nccl_group_test, is_aborted_if_it_does_not_end_in_time) {
   EXPECT_EQ(calls_->aborts, 1);
 }
 
+// Peers keep it open until they learn of the exception, which is later.
+TEST_F(nccl_group_test, does_not_wait_long_for_peers_if_the_loop_throws) {
+  struct asker {
+    std::chrono::milliseconds* limit;
+    ~asker() { *limit = nccl_drain_limit(); }
+  };
+  std::chrono::milliseconds thrown{0}, returned{0};
+  { asker at_return{&returned}; }
+  try {
+    asker at_throw{&thrown};
+    throw std::runtime_error{"bad data"};
+  } catch (const std::runtime_error&) {
+    EXPECT_EQ(nccl_drain_limit(), 30s) << "it was caught in the loop";
+  }
+  EXPECT_EQ(returned, 30s);
+  EXPECT_EQ(thrown, 1s);
+}
+
 TEST_F(nccl_group_test, an_end_that_throws_ends_the_group_alone) {
   calls_->shut_down = [] { throw std::runtime_error{"an error of CUDA"}; };
   close_nccl_group(group(), at::kCPU, 1h);

@@ -261,6 +261,15 @@ std::string text_of_left(const fs::path& path) {
          + ", a copy of a checkpoint, or one that is not known as this run's";
 }
 
+/// Refuses *path*, a run or a sweep, before anything of it is removed, if it
+/// could not be removed itself.
+expected<void> expect_removable(const fs::path& path) {
+  auto parent = path.parent_path();
+  if (::faccessat(AT_FDCWD, parent.c_str(), W_OK | X_OK, AT_EACCESS) != 0)
+    return tl::unexpected{storage_error("remove", path, errno)};
+  return {};
+}
+
 /// Removes the run *x*, which has no driver; returns what stays.
 expected<std::vector<std::string>> remove_run(const found_run& x) {
   // Refuses a folder of another user, and whoever has started it meanwhile.
@@ -295,6 +304,7 @@ expected<int> rm_run(const rm_arguments& x, const fs::path& path) {
   TROUPE_TRY_VOID(expect_own_run(path));
   auto run = read_run(path);
   TROUPE_TRY_VOID(refuse_live(run, x.gone));
+  TROUPE_TRY_VOID(expect_removable(run.path));
   if (!x.yes) {
     auto what = concat(
       run.state_name(), ", ", counted(run.reports, "report"), ", ",
@@ -353,6 +363,7 @@ expected<int> rm_sweep(const rm_arguments& x, const fs::path& path) {
                  : nullptr;
   TROUPE_TRY_VOID(
     refuse_live("the sweep " + path.string(), sweep.presence, start, x.gone));
+  TROUPE_TRY_VOID(expect_removable(path));
   TROUPE_TRY(auto folder, held_folder::open(path));
   TROUPE_TRY(auto trials, trials_in(folder, x.gone));
   if (!x.yes) {

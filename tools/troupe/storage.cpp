@@ -27,7 +27,13 @@ expected<fs::path> plain_path(const std::string& given) {
 }
 
 bool has_folders(const std::string& given) {
-  return given.find('/') != given.npos || given.starts_with('.');
+  return given.find('/') != given.npos || given == "." || given == "..";
+}
+
+/// Whether *given* says where it begins, so that it is not below the storage.
+bool is_anchored(const std::string& given) {
+  return given == "." || given == ".." || given.starts_with('/')
+         || given.starts_with("./") || given.starts_with("../");
 }
 
 /// "the run a, the run b and the sweep c"
@@ -157,7 +163,7 @@ expected<std::vector<fs::path>> paths_named(const std::string& given,
                                             const fs::path& storage) {
   TROUPE_TRY(auto as_path, plain_path(given));
   TROUPE_TRY(auto in_storage, plain_path((storage / given).string()));
-  if (given.starts_with('.') || given.starts_with('/'))
+  if (is_anchored(given))
     return std::vector{as_path};
   // Then it may be the sweep itself.
   if (has_folders(given)

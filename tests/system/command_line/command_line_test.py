@@ -812,6 +812,26 @@ class RmTest(CommandLineTest):
         self.assertEqual((checkpoints / "kept-2-checkpoint_000003" / "readme").read_text(), "mine")
         self.expect_begins_at_zero("digits")
 
+    def test_a_run_in_a_folder_that_may_not_be_changed_stays_whole(self):
+        path = self.runs.make("digits")
+        if os.geteuid() != 0:
+            self.skipTest("only root can give a run to another user")
+        Path(self.runs.folder.name).chmod(0o755)
+        self.storage.chmod(0o755)
+        program = Path(self.runs.folder.name) / "troupe"
+        shutil.copy(TROUPE, program)
+        for x in (path, *path.rglob("*")):
+            os.chown(x, NOBODY, NOBODY)
+        _, complaints = troupe("rm", path, "--yes", code=1, program=program, user=NOBODY)
+        self.assertIn(f"cannot remove {path}: Permission denied", complaints)
+        troupe("verify", "digits", "-s", self.storage)
+
+    def test_a_name_that_begins_with_a_dot_is_a_name(self):
+        self.runs.make(".digits")
+        self.assertEqual(troupe_json("show", ".digits", "-s", self.storage)["state"], "finished")
+        troupe("rm", ".digits", "--yes", "-s", self.storage)
+        self.assertFalse((self.storage / ".digits").exists())
+
     def test_a_copy_of_a_checkpoint_is_the_users(self):
         checkpoints = self.runs.make("digits") / "checkpoints"
         shutil.copytree(checkpoints / "checkpoint_000003", checkpoints / "best")

@@ -157,6 +157,11 @@ void find_launch(int argc, const char* const* argv) {
   auto& mine = finding();
   auto arguments = read_launch_arguments(argc, argv);
   if (!arguments) {
+    // A program may have a --hosts of its own; fit() refuses it if it has not.
+    if (!arguments.error().message.starts_with(hosts_option)) {
+      say(arguments.error().message);
+      std::exit(static_cast<int>(agent_exit::never));
+    }
     mine.environment = tl::unexpected{arguments.error()};
     return;
   }

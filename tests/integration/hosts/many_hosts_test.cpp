@@ -207,6 +207,7 @@ protected:
 
 TEST_P(pods_test, meet_with_the_tickets_of_a_folder) {
   EXPECT_EQ(start_pod({"--make-tickets", tickets()})->wait(), 0);
+  EXPECT_EQ(start_pod({"--make-tickets"})->wait(), 78);
   EXPECT_EQ(start_pod({"--make-tickets", tickets()})->wait(), 78)
     << "there are some";
   auto agent = start_agent_pod();

@@ -22,8 +22,12 @@ constexpr std::size_t max_described = 4;
 /// Standstills that are remembered one by one.
 constexpr std::size_t max_standstills = 64;
 
+/// By how much the begin of one wait may differ between checks: times of other
+/// hosts travel as ages, and take as long as the message.
+constexpr auto max_jitter = 1s;
+
 bool is_same(const rank_wait& x, const rank_wait& y) {
-  return x.what == y.what && x.since == y.since;
+  return x.what == y.what && std::chrono::abs(x.since - y.since) < max_jitter;
 }
 
 } // namespace

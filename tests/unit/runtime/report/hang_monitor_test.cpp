@@ -107,6 +107,17 @@ TEST_F(hang_monitor_test, begins_again_with_every_wait) {
   EXPECT_EQ(pass_until(t0 + 46s).named.size(), 1u);
 }
 
+// As of a rank on another host, whose times travel as ages.
+TEST_F(hang_monitor_test, follows_a_wait_whose_begin_is_known_roughly) {
+  int second = 0;
+  ticks = [&] { waits = {wait_of("report 3", t0 + ++second % 3 * 7ms)}; };
+  auto verdict = pass_until(t0 + 70s);
+  EXPECT_EQ(verdict.named.size(), 2u);
+  EXPECT_THAT(verdict.over, IsEmpty());
+  EXPECT_THAT(verdict.show_stacks, ElementsAre(1));
+  EXPECT_TRUE(verdict.hung.contains(1));
+}
+
 TEST_F(hang_monitor_test, never_ends_a_rank_that_works) {
   for (auto work : std::vector<std::function<void()>>{
          [this] { seen.vitals->cpu += 2ms; }, // 0.2 % of a core

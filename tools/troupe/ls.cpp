@@ -212,10 +212,13 @@ expected<int> ls(const ls_arguments& x) {
     print(tables_of(runs, sweeps, storage, x));
     complain_about(runs, sweeps, storage);
   }
-  auto has_problems = [](const auto& x) { return !x.problems.empty(); };
+  auto has_problems = [](const found_run& x) { return !x.problems.empty(); };
+  // A damaged line without which the others fit is named only: it stays in the
+  // journal for good, also once the sweep has continued without it.
+  auto has_no_content = [](const found_sweep& x) { return !x.content; };
   return std::ranges::any_of(storage.strange, is_unreadable)
              || std::ranges::any_of(runs, has_problems)
-             || std::ranges::any_of(sweeps, has_problems)
+             || std::ranges::any_of(sweeps, has_no_content)
            ? failed
            : done;
 }
@@ -245,7 +248,8 @@ verb ls_verb() {
         "died, the next start of that name resumes it; elsewhere: its driver "
         "is, or\n"
         "was, on another host; unreadable: its state cannot be read.\n"
-        "Exit code 1 if a run could not be read completely.");
+        "Exit code 1 if a run could not be read completely, or a sweep not at "
+        "all.");
       return [x] { return ls(*x); };
     }};
 }

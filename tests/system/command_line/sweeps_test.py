@@ -102,9 +102,10 @@ class ListTest(SweepTest):
         journal.write_bytes(whole + bytes(20) + b"\n")
         damage = f"sweep.jsonl, line {len(whole.splitlines()) + 1} is damaged"
         for _ in range(2):
-            x = self.found(code=1)
+            x = self.found()
             self.assertEqual([x["state"], x["trials"]["finished"], len(x["problems"])], ["finished", 2, 1])
             self.assertIn(damage, x["problems"][0]["message"])
+            self.assertIn(damage, base.troupe("ls", self.storage)[1])
             self.assertIn(damage, base.troupe("verify", "search", "-s", self.storage, code=1)[1])
             self.runs.make("search", "--sweep", 2)  # It continues.
 

@@ -52,6 +52,11 @@ void driver_state::abort(const abort_run& x) {
   run_events::stop_requested event;
   if (!x.reason.empty())
     event.reason.message = x.reason;
+  if (group_alive && machine->awaits_group(machine->attempt()))
+    args.monitor->note(concat(
+      redacted(event.reason.message), "; ranks have ",
+      duration_text(args.stop_timeout), " to leave their loops",
+      args.has_logs ? ", then they are killed" : "")); // Threads cannot be.
   apply(event);
 }
 

@@ -259,6 +259,17 @@ TEST_F(driver_test, is_not_impressed_by_a_second_stop) {
   EXPECT_EQ(outcome().status, run_status_kind::aborted);
 }
 
+TEST_F(driver_test, says_once_how_long_ranks_have_after_a_stop) {
+  run();
+  stop();
+  stop();
+  EXPECT_THAT(
+    monitor->take_notes(),
+    ElementsAre("the test is over; ranks have 5 s to leave their loops"));
+  ranks.obey(0);
+  ranks.obey(1);
+}
+
 TEST_F(driver_test, a_crash_during_a_stop_leaves_the_run_aborted) {
   run();
   stop();

@@ -161,7 +161,7 @@ expected<void> check_metric(const std::string& metric,
     return {};
   return failure(ec::invalid_argument,
                  "no run has a metric '" + metric + '\''
-                   + did_you_mean(metric, {known.begin(), known.end()}));
+                   + near_names(metric, {known.begin(), known.end()}));
 }
 
 std::string names_of(const storage_content& storage) {

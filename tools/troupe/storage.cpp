@@ -140,10 +140,11 @@ expected<storage_content> look_into(const fs::path& path) {
   if (result.runs.empty() && result.sweeps.empty() && !result.strange.empty()
       && std::ranges::all_of(result.strange, is_foreign))
     return failure(ec::invalid_argument,
-                   concat(path.string(),
-                          " is not a folder of runs: none of "
-                          "its ",
-                          result.strange.size(), " folders is a run"));
+                   concat(path.string(), " is not a folder of runs: ",
+                          result.strange.size() == 1
+                            ? std::string{"its only folder is not a run"}
+                            : concat("none of its ", result.strange.size(),
+                                     " folders is a run")));
   return result;
 }
 

@@ -204,7 +204,7 @@ expected<int> tail(const tail_arguments& x) {
     if (!known.contains(name) && !(x.follow && known.empty()))
       return failure(ec::invalid_argument,
                      "no report has a metric '" + name + "'"
-                       + did_you_mean(name, {known.begin(), known.end()}));
+                       + near_names(name, {known.begin(), known.end()}));
   for (auto& row : last)
     print_row(row, x);
   if (x.follow)

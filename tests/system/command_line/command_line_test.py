@@ -174,6 +174,7 @@ class LsTest(CommandLineTest):
         for options in ([], ["--json"]):
             output, complaint = troupe("ls", self.storage, "--metric", "lss", *options, code=2)
             self.assertEqual([output, complaint], ["", "troupe ls: no run has a metric 'lss'; did you mean loss?\n"])
+        self.assertIn("'accuracy'; there is loss, note, step\n", troupe("ls", self.storage, "--metric", "accuracy", code=2)[1])
         self.assertEqual(troupe("ls", self.storage, "--metric", "step")[1], "")
 
     def test_a_metric_need_not_be_in_the_last_report(self):
@@ -266,8 +267,11 @@ class LsTest(CommandLineTest):
         file.write_text("")
         other = Path(self.runs.folder.name) / "other"
         (other / "music").mkdir(parents=True)
+        others = Path(self.runs.folder.name) / "others"
+        for name in ("music", "pictures"):
+            (others / name).mkdir(parents=True)
         for path, why in ((run, "is a run"), (file, "not a folder"), (self.storage / "none", "no folder"),
-                          (other, "none of its 1 folders is a run")):
+                          (other, "its only folder is not a run"), (others, "none of its 2 folders is a run")):
             output, complaint = troupe("ls", path, code=2)
             self.assertEqual(output, "")
             self.assertIn(why, complaint)
@@ -471,6 +475,8 @@ class TailTest(CommandLineTest):
         self.runs.make("digits")
         _, complaint = troupe("tail", "digits", "-s", self.storage, "-m", "los", code=2)
         self.assertIn("no report has a metric 'los'; did you mean loss?", complaint)
+        _, complaint = troupe("tail", "digits", "-s", self.storage, "-m", "accuracy", code=2)
+        self.assertIn("no report has a metric 'accuracy'; there is loss, note, step\n", complaint)
 
 
 class PlotTest(CommandLineTest):

@@ -166,19 +166,23 @@ config_value read_config_or_exit(const config_shape& shape, config_value values,
 }
 
 void add_launch_fields(config_shape& shape, config_value& values,
-                       const launch_fields& launch,
-                       const worker_count& workers) {
+                       const launch_fields& launch, const worker_count& workers,
+                       bool for_sweep) {
   auto more = shape_of<launch_fields>();
-  auto initial_of = [&more](std::string_view name) -> std::string& {
+  auto shape_for = [&more](std::string_view name) -> config_shape& {
     auto at = std::ranges::find(more.names, name) - more.names.begin();
-    return more.parts.at(static_cast<std::size_t>(at)).initial;
+    return more.parts.at(static_cast<std::size_t>(at));
   };
-  initial_of("workers") =
+  shape_for("workers").initial =
     option_text(workers) + ", with --gpu one for each GPU";
   if (!launch.name)
-    initial_of("name") = "a new one";
+    shape_for("name").initial = "a new one";
   if (launch.hosts.empty())
-    initial_of("hosts") = "the nodes of a Slurm job, or this host";
+    shape_for("hosts").initial = "the nodes of a Slurm job, or this host";
+  // They are still taken: the sweep says why it refuses them.
+  if (for_sweep)
+    for (auto name : {"if_finished", "hosts", "host_count", "agent_ticket"})
+      shape_for(name).is_hidden = true;
   auto& all = std::get<config_value::table>(values.value);
   auto added = to_config_value(launch);
   for (auto& one : std::get<config_value::table>(added.value))

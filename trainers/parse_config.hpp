@@ -23,6 +23,9 @@ struct parse_options {
   /// prefix that is not a field is an error. Empty: the environment is not
   /// read.
   std::string environment = "TROUPE_CONFIG_";
+  /// The run is that of a `sweep`: `--help` leaves out `--if_finished` and what
+  /// is for several hosts, which a sweep refuses.
+  bool for_sweep = false;
 };
 
 namespace internal {
@@ -110,10 +113,11 @@ config_value read_config_or_exit(const config_shape& shape, config_value values,
                                  std::string_view what);
 
 /// Adds the fields of *launch* to those of a config; their names must be free.
-/// Without `--workers` there are *workers*.
+/// Without `--workers` there are *workers*. *for_sweep* is that of
+/// `parse_options`.
 void add_launch_fields(config_shape& shape, config_value& values,
-                       const launch_fields& launch,
-                       const worker_count& workers);
+                       const launch_fields& launch, const worker_count& workers,
+                       bool for_sweep);
 
 /// The options of a run as the program has them. Numbers of ranks and hosts are
 /// unset.
@@ -197,7 +201,8 @@ Config parse_config(int argc, char** argv, Options& run,
   auto launch = launch_of(run.scaling, run.run);
   auto shape = shape_of<Config>();
   auto values = to_config_value(result);
-  add_launch_fields(shape, values, launch, run.scaling.num_workers);
+  add_launch_fields(shape, values, launch, run.scaling.num_workers,
+                    options.for_sweep);
   values = read_config_or_exit(shape, std::move(values), argc, argv, options);
   assign_config(result, values);
   assign_config(launch, values);

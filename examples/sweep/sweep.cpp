@@ -72,7 +72,8 @@ int main(int argc, char** argv) {
                                     .checkpoint = {.num_to_keep = 1}}};
   auto cfg = troupe::parse_config<config>(
     argc, argv, run,
-    {.about = "Searches for the config that fits a line best."});
+    {.about = "Searches for the config that fits a line best.",
+     .for_sweep = true});
   auto outcome =
     troupe::sweep{
       troupe::data_parallel_trainer{fit_line, cfg, run},

@@ -105,9 +105,10 @@ std::string type_text(const config_shape& x) {
   return {};
 }
 
-std::string help_text(const std::vector<config_option>& all,
-                      std::string_view program, const std::string& about,
+std::string help_text(std::vector<config_option> all, std::string_view program,
+                      const std::string& about,
                       const std::string& environment) {
+  std::erase_if(all, [](const auto& x) { return x.shape->is_hidden; });
   std::size_t width = 0, types = 0;
   for (auto& x : all) {
     width = std::max(width, x.name.size());

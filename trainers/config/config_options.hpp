@@ -38,8 +38,7 @@ std::string variable_of(const std::string& prefix, const std::string& name);
 std::string type_text(const config_shape& x);
 
 /// What `--help` shows. *about* and *environment* are those of `parse_options`.
-std::string help_text(const std::vector<config_option>& all,
-                      std::string_view program, const std::string& about,
-                      const std::string& environment);
+std::string help_text(std::vector<config_option> all, std::string_view program,
+                      const std::string& about, const std::string& environment);
 
 } // namespace troupe::internal

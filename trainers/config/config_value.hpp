@@ -47,7 +47,8 @@ struct config_shape {
   std::vector<std::string> names;  ///< Of choices, or of a group's fields.
   /// Shapes of a group's fields, or the one of all elements.
   std::vector<config_shape> parts;
-  std::string initial; ///< How its default is shown, if not as its value.
+  std::string initial;    ///< How its default is shown, if not as its value.
+  bool is_hidden = false; ///< Not shown by `--help`.
 };
 
 /// Values of fields as text, by the names of the fields: that of a nested one

@@ -296,6 +296,25 @@ TEST_F(parse_config_test, gives_a_run_its_options) {
   EXPECT_EQ(run.run.failure.max_failures, -1);
 }
 
+TEST_F(parse_config_test, the_help_of_a_sweep_leaves_out_what_it_refuses) {
+  auto help = [](bool for_sweep) {
+    auto shape = shape_of<checked>();
+    auto values = to_config_value(checked{});
+    add_launch_fields(shape, values, {}, 1, for_sweep);
+    words arguments{"program", "--help"};
+    return read_config(shape, std::move(values), 2, arguments.data(), nullptr,
+                       {})
+      ->help;
+  };
+  auto of_run = help(false), of_sweep = help(true);
+  for (auto name :
+       {"--if_finished ", "--hosts ", "--host_count ", "--agent_ticket "}) {
+    EXPECT_NE(of_run.find(name), of_run.npos) << of_run;
+    EXPECT_EQ(of_sweep.find(name), of_sweep.npos) << of_sweep;
+  }
+  EXPECT_NE(of_sweep.find("--storage "), of_sweep.npos) << of_sweep;
+}
+
 struct torch_fields {
   troupe::backend backend = troupe::backend::automatic;
   TROUPE_FIELDS(backend)

@@ -21,10 +21,6 @@ namespace troupe::internal {
 
 namespace {
 
-/// A launcher writes the ticket at once; a person may need a moment to paste
-/// it.
-constexpr auto ticket_patience = std::chrono::seconds{60};
-
 /// How long it tries a ticket of a driver that may have ended meanwhile; how
 /// often it looks for one in a file.
 constexpr auto ticket_age = std::chrono::seconds{5};

@@ -17,6 +17,10 @@ namespace troupe::internal {
 /// How long an agent looks for its driver.
 inline constexpr auto search_patience = std::chrono::seconds{120};
 
+/// How long it waits for a ticket on standard input. A launcher writes that at
+/// once; a person may need a moment to paste it.
+inline constexpr auto ticket_patience = std::chrono::seconds{60};
+
 /// The driver that a ticket led to.
 struct found_driver {
   ticket own;

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -85,6 +86,29 @@ agent_end asked_to_leave() {
 }
 
 // -- until it has a place
+
+using note_function = std::function<void(const std::string&)>;
+
+/// Says what an agent does that was started by hand. Of one that a driver or
+/// mpirun has started, the driver says enough.
+note_function notes_of(const agent_orders& x) {
+  auto by_hand = x.launch == 0 && x.ticket_text.empty();
+  return [by_hand](const std::string& what) {
+    if (by_hand)
+      print_agent_note(what);
+  };
+}
+
+/// What it waits for first.
+std::string search_text(const agent_orders& x) {
+  auto limit = duration_text(search_patience);
+  if (!x.ticket.empty())
+    return concat("waits up to ", limit, " for the ticket ", x.ticket,
+                  " and the driver that it names");
+  return concat("waits up to ", duration_text(ticket_patience),
+                " for a ticket on standard input, then up to ", limit,
+                " for the driver that it names");
+}
 
 /// Is readable as soon as the agent has to leave although it has no place yet:
 /// after a signal, or if its launcher is gone, whose end closes standard input.
@@ -221,8 +245,9 @@ host_checked check_host(const host_accepted& x, std::uint64_t incarnation,
 /// The agent of this host, connected to its driver.
 class node_agent {
 public:
-  node_agent(spawner_connection* spawner, std::uint64_t launch)
-    : launch_(launch), system_(config_),
+  node_agent(spawner_connection* spawner, std::uint64_t launch,
+             note_function note)
+    : launch_(launch), note_(std::move(note)), system_(config_),
       launcher_(std::make_shared<process_launcher>(process_launcher_args{
         spawner,
         [this]() -> expected<unique_fd> { return endpoint_->new_connection(); },
@@ -273,6 +298,7 @@ private:
   expected<void> take_place(agent_facts facts, first_look& look, int stop);
 
   std::uint64_t launch_;
+  note_function note_;
   std::uint32_t node_rank_ = 0;
   std::uint64_t incarnation_ = 0;
   system_config config_;
@@ -380,6 +406,7 @@ expected<void> node_agent::take_place(agent_facts facts, first_look& look,
 // checked has another token.
 expected<void> node_agent::find_place(const agent_facts& facts, int stop) {
   auto deadline = std::chrono::steady_clock::now() + join_patience;
+  auto is_waiting = false;
   pollfd sources[] = {
     {ending_->fd(), POLLIN, 0}, {stop, POLLIN, 0}, {called_->fd(), POLLIN, 0}};
   for (first_look look;;) {
@@ -389,6 +416,9 @@ expected<void> node_agent::find_place(const agent_facts& facts, int stop) {
     if (taken || !asks_again(taken.error())
         || std::chrono::steady_clock::now() - asked_for_ >= deadline)
       return taken;
+    if (!std::exchange(is_waiting, true))
+      note_(concat("waits up to ", duration_text(join_patience),
+                   " for a place: ", taken.error().message));
     ::poll(sources, 3, static_cast<int>(place_interval.count()));
     if (sources[0].revents != 0 || sources[1].revents != 0)
       return left_early();
@@ -412,7 +442,9 @@ expected<void> node_agent::join(found_driver driver, int stop) {
   facts.address = std::move(found.own_end);
   facts.driver_address = std::move(found.other_end);
   facts.launch = launch_;
-  return find_place(facts, stop);
+  TROUPE_TRY_VOID(find_place(facts, stop));
+  note_(concat("has joined the run as host ", node_rank_));
+  return {};
 }
 
 /// Waits until the driver or a signal ends this agent. After a signal that
@@ -454,7 +486,7 @@ public:
   agent_service(const agent_orders& orders, spawner_connection* spawner,
                 const interrupt_watch& signals)
     : orders_(orders), spawner_(spawner), signals_(signals),
-      leave_(signals, orders.launch != 0) {}
+      note_(notes_of(orders)), leave_(signals, orders.launch != 0) {}
 
   agent_end serve() {
     auto end = serve_first();
@@ -469,7 +501,7 @@ private:
   }
 
   served_run take_part(found_driver driver) {
-    node_agent agent{spawner_, orders_.launch};
+    node_agent agent{spawner_, orders_.launch, note_};
     auto joined = agent.join(std::move(driver), leave_.fd());
     if (joined)
       return {await_end(agent, signals_), true, false};
@@ -480,6 +512,7 @@ private:
   }
 
   agent_end serve_first() {
+    note_(search_text(orders_));
     auto deadline = std::chrono::steady_clock::now() + join_patience;
     for (;;) {
       auto found = find(search_patience);
@@ -522,6 +555,7 @@ private:
   const agent_orders& orders_;
   spawner_connection* spawner_;
   const interrupt_watch& signals_;
+  note_function note_;
   leave_request leave_;
 };
 

@@ -40,13 +40,18 @@ struct agent_outcome {
 };
 
 /// Has the ranks of this host for a driver elsewhere, until that ends. Call
-/// after `init_spawner`. Prints a line on standard error unless all went well.
+/// after `init_spawner`. Prints a line on standard error unless all went well;
+/// one that was started by hand also says what it waits for, and that it has
+/// joined.
 agent_outcome run_node_agent(const agent_orders& orders);
 
-/// Prints that line.
+/// Prints what the agent of this host does.
+inline void print_agent_note(const std::string& what) {
+  std::fprintf(stderr, "troupe: the agent of this host %s\n", what.c_str());
+}
+
 inline void print_agent_end(const std::string& why) {
-  std::fprintf(stderr, "troupe: the agent of this host ends: %s\n",
-               why.c_str());
+  print_agent_note("ends: " + why);
 }
 
 } // namespace troupe::internal

@@ -1,8 +1,10 @@
 // Tickets that agents find, and that a run cannot write; agents whose driver
 // does not answer.
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/inotify.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <csignal>
@@ -153,6 +155,22 @@ TEST_F(agent_ticket_test, an_agent_waits_for_its_driver_until_it_is_to_leave) {
   EXPECT_THAT(bytes_of(said),
               testing::HasSubstr("it was to end before it had a place"));
   entrance->end_connections(std::chrono::milliseconds{10});
+}
+
+TEST_F(agent_ticket_test, an_agent_says_at_once_what_it_waits_for) {
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+  unique_fd reads{ends[0]}, writes{ends[1]};
+  auto agent = start_agent(writes.get());
+  writes.reset();
+  auto wanted =
+    concat("the agent of this host waits up to 120 s for the ticket ",
+           file_.string(), " and the driver that it names\n");
+  std::string said;
+  for (char c = 0; said.find(wanted) == said.npos; said += c)
+    ASSERT_EQ(::read(reads.get(), &c, 1), 1) << said;
+  write_ticket(ticket_text());
+  EXPECT_EQ(agent.wait(), 75);
 }
 
 // Copied by scp, for example.

@@ -241,7 +241,10 @@ TEST_P(pods_test, succeed_if_no_other_run_follows) {
   agent_orders orders;
   orders.ticket = tickets();
   orders.next_run = std::chrono::milliseconds{1};
+  testing::internal::CaptureStderr();
   auto end = run_node_agent(orders);
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              HasSubstr("host has joined the run as host 1\n"));
   EXPECT_EQ(end.code, agent_exit::done);
   EXPECT_FALSE(end.has_to_leave);
   EXPECT_EQ(result_line(), "result finished 1 ");
@@ -479,15 +482,17 @@ TEST_P(many_hosts_test, an_agent_whose_storage_is_full_is_to_come_again) {
   auto driver = start_driver(2, 1, 0, 20'000);
   ticket_of_driver();
   auto logs = (folder_ / "storage/run/logs").string();
+  auto said = (folder_ / "said").string();
   // It has room for its root only.
   auto agent = start(
     1, {"/usr/bin/unshare", "--mount", "/bin/sh", "-c",
         concat("mount -t tmpfs -o nr_inodes=1 none '", logs,
                "' && exec env TROUPE_TICKET='", (folder_ / "ticket").string(),
-               "' '", own_program(), "' --node-agent")});
+               "' '", own_program(), "' --node-agent 2>'", said, "'")});
   EXPECT_THAT(result_line(), HasSubstr("No space left on device"));
   EXPECT_EQ(driver->wait(), 0);
   EXPECT_EQ(agent->wait(), 75);
+  EXPECT_THAT(bytes_of(said), HasSubstr("waits up to 120 s for a place: "));
 }
 
 TEST_P(many_hosts_test, a_rank_that_cannot_read_the_runs_folder_says_why) {

@@ -1,0 +1,99 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "tests/actors/joining_host_fixture.hpp"
+
+namespace troupe::internal::test {
+
+/// An elastic run on the driver's host and two others, with one rank each.
+class elastic_group_test : public joining_host_test {
+protected:
+  elastic_group_test() { spawn(resize_policy::next_checkpoint); }
+
+  void spawn(resize_policy policy) {
+    plan.world = {2, 3};
+    plan.resize = policy;
+    spawn_group({{{"", 0, 1, 1}, {"", 1, 1, 1}, {"", 2, 1, 1}},
+                 own_facts(),
+                 host_limits{.join = ms{1500}, .min_ranks = 2},
+                 "10.0.0.1 port 7"});
+  }
+
+  /// An agent joins; its ranks are played by *theirs*.
+  void join_as(played_ranks& theirs, std::uint64_t incarnation) {
+    join(incarnation);
+    play(theirs);
+  }
+
+  void begin(std::uint64_t attempt, std::uint64_t first_report = 0) {
+    ranks.attempt = attempt;
+    for (auto* theirs : {&second, &third})
+      theirs->attempt = attempt;
+    start(attempt, first_report);
+  }
+
+  /// The first attempt has all three hosts.
+  void start_three() {
+    join_as(second, 1);
+    join_as(third, 2);
+    begin(3);
+    ranks.rise(0);
+    second.rise(1);
+    third.rise(2);
+  }
+
+  /// The first one has two hosts, since the third does not come in time.
+  void start_two() {
+    join_as(second, 1);
+    begin(3);
+    pass_alive(3, 1);
+    ranks.rise(0);
+    second.rise(1);
+  }
+
+  /// Rank 2 of *attempt* cannot be launched; the others are up.
+  void fail_to_start(std::uint64_t attempt) {
+    begin(attempt);
+    ranks.rise(0);
+    second.rise(1);
+    third.launcher->fail(2, {ec::spawn, "no more processes"});
+    system.settle();
+    ranks.kill(0, SIGKILL);
+    second.kill(1, SIGKILL);
+  }
+
+  /// Ranks 0 and 1 report; without a *name* it is a report without a
+  /// checkpoint.
+  played_ranks::report_answer report_both(std::uint64_t index,
+                                          const std::string& name = {}) {
+    std::optional<checkpoint_part> part;
+    if (!name.empty())
+      part.emplace().name = name;
+    auto answer = ranks.report(0, index, {}, std::move(part));
+    second.report(1, index);
+    answer_batch();
+    EXPECT_TRUE(answer->value);
+    return answer;
+  }
+
+  /// *rank* failed in the way *what*, and that does not count, since the host
+  /// h1 is lost.
+  void expect_excused(int rank, kind what) {
+    EXPECT_EQ(failure_of(rank).kind, what);
+    EXPECT_NE(record->failed.at(0).left_for, "");
+  }
+
+  void expect_counts() {
+    ASSERT_EQ(record->failed.size(), 1u);
+    EXPECT_EQ(record->failed[0].left_for, "");
+  }
+
+  played_ranks second{system};
+  played_ranks third{system};
+};
+
+} // namespace troupe::internal::test

@@ -1,0 +1,151 @@
+// The worker group as hosts announce that they are about to leave.
+
+#include <csignal>
+
+#include "tests/actors/joining_host_fixture.hpp"
+
+namespace troupe::internal::test {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+
+TEST_F(joining_host_test, a_notice_lets_all_ranks_save_first) {
+  played_ranks theirs{system};
+  start_with(theirs);
+  notice(30'000);
+  auto mine = ranks.report(0, 0);
+  auto other_answer = theirs.report(1, 0);
+  answer_batch();
+  for (auto& answer : {mine, other_answer}) {
+    ASSERT_TRUE(answer->value);
+    ASSERT_TRUE(answer->value->stop);
+    EXPECT_EQ(answer->value->stop->index, 0u);
+    EXPECT_EQ(answer->value->stop->kind, stop_info::kind_type::continues);
+    EXPECT_THAT(answer->value->stop->reason, HasSubstr("host h1 is about to"));
+  }
+  ranks.report(0, 1); // Its last checkpoint.
+  theirs.report(1, 1);
+  answer_batch();
+  ranks.finish(0);
+  theirs.finish(1);
+  ASSERT_EQ(record->ended.size(), 1u);
+  EXPECT_FALSE(record->ended[0].stopped);
+  EXPECT_NE(record->ended[0].left_for, "");
+  // Its agent is let go, and the next attempt waits for another one.
+  EXPECT_FALSE(state().agents->contains(1));
+  send_anonymous(ranks.group, start_attempt{4, {}, 2}, driver);
+  system.settle();
+  EXPECT_EQ(ranks.launcher->launched.size(), 1u);
+  join(2);
+  EXPECT_EQ(ranks.launcher->launched.size(), 2u);
+}
+
+TEST_F(joining_host_test, ranks_that_stay_too_long_are_ended_for_the_next) {
+  played_ranks theirs{system};
+  start_with(theirs);
+  expect_ended_for(theirs);
+}
+
+// The driver has not asked for this end, and waits for one that it can act on.
+TEST_F(joining_host_test, ranks_of_a_run_that_is_done_are_ended_for_the_host) {
+  played_ranks theirs{system};
+  start_with(theirs);
+  record->stop = stop_notice{0, "enough", 0, stop_info::kind_type::finished};
+  ranks.report(0, 0);
+  theirs.report(1, 0);
+  answer_batch();
+  expect_ended_for(theirs);
+}
+
+TEST_F(joining_host_test, ranks_of_a_preempted_run_are_ended_for_the_host) {
+  played_ranks theirs{system};
+  start_with(theirs);
+  send_anonymous(ranks.group, preempt_attempt{3, "SIGTERM", 0});
+  expect_ended_for(theirs);
+}
+
+TEST_F(joining_host_test, loops_that_returned_left_for_no_host) {
+  played_ranks theirs{system};
+  start_with(theirs);
+  notice(20'000);
+  ranks.finish(0);
+  theirs.end_loop(1);
+  pass_alive(15, 1);
+  theirs.exit(1);
+  ASSERT_EQ(record->ended.size(), 1u);
+  EXPECT_FALSE(record->ended[0].stopped);
+  EXPECT_EQ(record->ended[0].left_for, "");
+}
+
+TEST_F(joining_host_test, ranks_lost_with_a_host_that_leaves_have_not_failed) {
+  played_ranks theirs{system};
+  start_with(theirs);
+  notice(20'000);
+  lose();
+  ranks.kill(0, SIGKILL);
+  EXPECT_EQ(failure_of(1).kind, kind::lost);
+  EXPECT_NE(record->failed[0].left_for, "");
+}
+
+// A host that ends may kill its ranks before its agent.
+TEST_F(joining_host_test, ranks_killed_on_a_host_that_leaves_have_not_failed) {
+  played_ranks theirs{system};
+  start_with(theirs);
+  notice(20'000);
+  theirs.kill(1, SIGKILL);
+  ranks.kill(0, SIGKILL);
+  EXPECT_EQ(failure_of(1).kind, kind::signal);
+  EXPECT_NE(record->failed[0].left_for, "");
+}
+
+TEST_F(joining_host_test, a_crash_on_a_host_that_leaves_is_a_failure) {
+  played_ranks theirs{system};
+  start_with(theirs);
+  notice(20'000);
+  theirs.kill(1, SIGSEGV);
+  ranks.kill(0, SIGKILL);
+  EXPECT_EQ(failure_of(1).kind, kind::signal);
+  EXPECT_EQ(record->failed[0].left_for, "");
+}
+
+// Such as one that waits for a disk. Its host answers, so that nothing else
+// tells the next attempt not to wait for it.
+TEST_F(joining_host_test, a_rank_that_cannot_be_killed_is_left_with_its_host) {
+  played_ranks theirs{system};
+  start_with(theirs);
+  notice(20'000);
+  pass_alive(15, 1);
+  ranks.obey(0);
+  pass_alive(5, 1);
+  EXPECT_EQ(theirs.launcher->killed, std::vector{1});
+  pass_alive(12, 1);
+  EXPECT_THAT(abandoned, testing::IsEmpty());
+  pass_seconds(1);
+  EXPECT_EQ(failure_of(1).kind, kind::lost);
+  EXPECT_NE(record->failed[0].left_for, "");
+  EXPECT_THAT(abandoned, ElementsAre("h1"));
+}
+
+TEST_F(joining_host_test, a_failure_while_a_host_leaves_is_one) {
+  played_ranks theirs{system};
+  start_with(theirs);
+  notice(20'000);
+  ranks.end_loop(0, {ec::rank_failed, "x"});
+  pass_seconds(1);
+  ranks.exit(0);
+  theirs.exit(1);
+  EXPECT_EQ(failure_of(0).what, "x");
+  EXPECT_EQ(record->failed[0].left_for, "");
+}
+
+TEST_F(joining_host_test, a_notice_of_an_agent_that_was_replaced_is_dropped) {
+  start();
+  join(1);
+  send_anonymous(ranks.group, host_notice{1, 7, "SIGTERM", -1});
+  system.settle();
+  EXPECT_TRUE(state().agents->contains(1));
+  EXPECT_THAT(notes, Not(HasSubstr("about to leave")));
+}
+
+} // namespace troupe::internal::test

@@ -335,6 +335,12 @@ class ReadmesTest(unittest.TestCase):
                 with self.subTest(page.name):
                     self.assertIn(f"`{page.name}`", text)
 
+    def test_the_index_of_the_decisions_has_a_row_for_each_page(self):
+        text = (ROOT / "docs/decisions/README.md").read_text(encoding="utf-8")
+        rows = re.findall(r"^\| \[`(\w+\.md)`\]\(\1\) \| [^|]+\? \|$", text, re.MULTILINE)
+        pages = {page.name for page in (ROOT / "docs/decisions").glob("*.md")} - {"README.md"}
+        self.assertEqual(sorted(rows), sorted(pages))
+
     def test_the_list_of_variables_has_each_one_that_the_sources_read(self):
         listed = re.findall(r'"(TROUPE_\w+)"', (ROOT / "runtime/environment.hpp").read_text(encoding="utf-8"))
         read = {x for layer in ("runtime", "callbacks", "actors", "trainers", "tools") for path in (ROOT / layer).rglob("*.cpp")

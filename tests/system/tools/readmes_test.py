@@ -258,12 +258,12 @@ class ReadmesTest(unittest.TestCase):
                 with self.subTest(folder.relative_to(ROOT)):
                     self.assertTrue((folder / "README.md").exists())
 
-    def test_a_readme_of_a_flat_folder_names_each_header_in_it(self):
+    def test_a_readme_names_each_header_of_its_folder(self):
         for folder in ("actors/protocol", "actors/door", "bench/hosts", "callbacks/mlflow", "callbacks/report_page",
-                       "callbacks/tracking", "callbacks/wandb", "runtime/hosts", "runtime/process", "runtime/report",
-                       "runtime/run", "runtime/storage", "runtime/store", "runtime/sweep", "tests/support", "tools",
-                       "tools/troupe", "trainers", "trainers/torch/data", "trainers/torch/data_parallel",
-                       "trainers/torch/groups", "trainers/torch/loop"):
+                       "callbacks/tracking", "callbacks/wandb", "runtime", "runtime/hosts", "runtime/process",
+                       "runtime/report", "runtime/run", "runtime/storage", "runtime/store", "runtime/sweep",
+                       "tests/support", "tools", "tools/troupe", "trainers", "trainers/torch/data",
+                       "trainers/torch/data_parallel", "trainers/torch/groups", "trainers/torch/loop"):
             page = (ROOT / folder / "README.md").read_text(encoding="utf-8")
             for header in (ROOT / folder).glob("*.hpp"):
                 with self.subTest(f"{folder}/{header.name}"):

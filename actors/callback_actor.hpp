@@ -17,7 +17,7 @@ class callback_actor;
 
 namespace internal {
 
-/// How a run comes to the actor that a `callback_actor` stands for.
+/// Makes callback actors, and finds the actor that one stands for.
 struct callback_actors {
   /// The actor, as a run calls it.
   struct callee {

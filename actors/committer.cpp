@@ -8,7 +8,7 @@ namespace troupe::internal {
 
 namespace {
 
-/// Of a message with checkpoints.
+/// How large one page of a `checkpoint_list` may be.
 constexpr std::size_t max_page_bytes = 1024 * 1024;
 
 } // namespace

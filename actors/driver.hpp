@@ -177,7 +177,7 @@ struct driver_state {
   void announce(const callback_event& x);
   void tell_followers(const callback_event& x);
   void tell(follower& x, const callback_event& what);
-  /// Of followers: answers that the end of the run waits for.
+  /// How many answers of followers the end of the run waits for.
   std::size_t last_calls() const;
   /// Whether anyone receives events.
   bool has_listeners() const { return callbacks || !followers.empty(); }

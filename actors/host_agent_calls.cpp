@@ -16,7 +16,7 @@ namespace {
 /// Held calls are passed on at this size: one message has a limit (64 MiB).
 constexpr std::size_t most_held = std::size_t{8} << 20;
 
-/// What is large of a call.
+/// About how many bytes the report takes in a message.
 std::size_t size_of(const report& x) {
   auto result = x.value.values.bytes().size();
   if (x.value.part)

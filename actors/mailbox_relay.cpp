@@ -127,7 +127,8 @@ caf::behavior mailbox_relay(mailbox_relay_state::pointer self,
     state.end({ec::stopped, state.rank_text() + " is gone"});
   };
   monitor(self, args.postbox, on_down);
-  // It keeps no handle of the driver, and outlives no one.
+  // The relay ends with the postbox and the driver. It holds no handle of the
+  // driver, so it does not keep that alive.
   monitor(self, std::exchange(args.driver, nullptr), on_down);
   state.args = std::move(args);
   caf::message_handler handlers{

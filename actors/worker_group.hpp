@@ -52,7 +52,7 @@ struct group_plan {
   std::chrono::milliseconds stop_grace{0};
   loop_spec loop;
   std::map<std::string, std::string> environment; ///< What ranks get.
-  /// Of leaders; unset: there is one host.
+  /// What leaders of hosts show each other. Unset if there is one host.
   std::optional<link_credentials> credentials;
   std::string network_interface; ///< As in `host_accepted`.
 };
@@ -116,7 +116,7 @@ struct worker_group_state {
     rendezvous_table store;
     hang_monitor monitor;
     straggler_monitor stragglers;
-    /// Of ranks that block in a call while others wait for them in a
+    /// How long ranks have blocked in a call while others wait for them in a
     /// collective.
     std::vector<idle_time> idle_in_calls;
     std::vector<std::int64_t> waited; ///< At the last report.
@@ -149,7 +149,7 @@ struct worker_group_state {
   caf::result<void> take_in(const host_checked& x);
   /// The agent was refused, but may ask again.
   void keep_waiting(host_agent_actor agent);
-  /// Once for each agent, however often it says hello.
+  /// Monitors *agent*, once however often it says hello.
   void watch(const host_agent_actor& agent);
   /// A place may be free: agents that were refused ask again.
   void offer_places();
@@ -185,7 +185,7 @@ struct worker_group_state {
       args.journal(kind, std::move(fields));
   }
   std::uint64_t token() const { return args.token ? args.token() : 0; }
-  /// By which deadlines are kept.
+  /// The actor's clock, by which all deadlines are kept.
   std::int64_t now_ms() const {
     auto now = self->clock().now().time_since_epoch();
     return std::chrono::duration_cast<std::chrono::milliseconds>(now).count();

@@ -55,7 +55,8 @@ inline constexpr std::string_view event_prefix = "events.out.tfevents.";
 /// ... and what the tracker put aside, with the rest of its name.
 inline constexpr std::string_view former_event_prefix = "former.";
 
-/// Of the empty file that shows, for a moment, which owner new files get.
+/// How the name of the empty file begins that shows, for a moment, which owner
+/// new files get.
 inline constexpr const char* owner_prefix = ".owner-";
 
 /// Not of a run: the file that makes a folder that of a sweep, ...
@@ -65,7 +66,7 @@ inline constexpr const char* sweep_journal = "sweep.jsonl";
 /// ... and the page that it gets at its end.
 inline constexpr const char* sweep_page = "compare.html";
 
-/// Of MLflow's file store, which lies beside the folders of runs.
+/// The folder of MLflow's file store, which lies beside the folders of runs.
 inline constexpr const char* mlflow_tree = "mlruns";
 
 enum class entry_kind {

@@ -28,7 +28,8 @@ public:
 
   caf::actor_system& system() { return *system_; }
 
-  /// Of a system of the run's own whose caller lends its thread.
+  /// The network thread of the run's own system, if its caller lends its
+  /// thread; nullptr otherwise.
   network_thread* network() { return network_.get(); }
 
   /// A thread was left behind that uses the system: ending that would wait for

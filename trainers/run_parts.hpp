@@ -51,7 +51,8 @@ struct run_surroundings {
   std::function<std::optional<std::string>(const report_batch&)> enough;
   /// Runs the loop of a run without workers; unset: a separate thread does.
   std::shared_ptr<lent_thread> thread;
-  /// Of the actor system, for that thread alone. Unset: it has none.
+  /// The network thread of the actor system, which only the lent thread may
+  /// use. Unset if the system has none of this kind.
   network_thread* network = nullptr;
 };
 

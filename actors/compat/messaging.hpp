@@ -188,7 +188,7 @@ inline bool put_bytes(caf::binary_serializer& sink,
 #endif
 }
 
-/// What is yet to be read.
+/// The bytes that are yet to be read.
 inline std::span<const std::byte> rest_of(const caf::binary_deserializer& x) {
   auto rest = x.remainder();
   return {reinterpret_cast<const std::byte*>(rest.data()), rest.size()};

@@ -63,7 +63,7 @@ struct resume_options {
   /// Called at each break, on the thread that uses the link; must not wait.
   std::function<void()> on_break;
 
-  /// Of the waits.
+  /// The clock by which the link waits.
   std::function<std::chrono::steady_clock::time_point()> now =
     std::chrono::steady_clock::now;
 };

@@ -33,7 +33,8 @@ constexpr std::size_t rounds = 10;
 constexpr std::int64_t bytes = std::int64_t{25} << 20;
 constexpr auto patience = std::chrono::minutes{1};
 
-/// Of a payload in TCP segments with time stamps, on a wire of 1 Gbit.
+/// How long a payload takes in TCP segments with time stamps, on a wire of
+/// 1 Gbit.
 constexpr double wire_ms =
   static_cast<double>(bytes) * 8 / 1e9 * 1e3 * (1514.0 / 1448.0);
 

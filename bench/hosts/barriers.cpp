@@ -19,7 +19,7 @@ constexpr int ranks_per_host = 4;
 constexpr int warm_up = 5;
 constexpr int rounds = 50;
 
-/// Of all ranks, agents and spawners together.
+/// The memory of all ranks, agents and spawners together.
 constexpr double needed_mb = 6000;
 
 /// What a driver is asked for, and what it needed.

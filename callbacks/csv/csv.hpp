@@ -11,7 +11,7 @@ namespace troupe {
 struct csv_options {
   std::string file = "metrics.csv"; ///< Name in the run's folder.
   rank_values ranks = rank_values::first;
-  /// Of NaN and infinities, which are sent as `nan`, `inf`, `-inf`.
+  /// What becomes of NaN and infinities. They are sent as `nan`, `inf`, `-inf`.
   troupe::non_finite non_finite = troupe::non_finite::send;
 
   /// Lists what is saved for `troupe sync`.

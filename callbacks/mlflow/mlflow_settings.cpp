@@ -196,7 +196,7 @@ std::string name_of(const mlflow_options& options, const tracked_run& run) {
                   environment_variable("MLFLOW_RUN_NAME"), run.name);
 }
 
-/// Of MLFLOW_TAGS and the options.
+/// The tags of MLFLOW_TAGS and of the options.
 std::map<std::string, std::string> given_tags(const mlflow_options& options) {
   std::map<std::string, std::string> result;
   auto environment = json::parse(environment_variable("MLFLOW_TAGS"));

@@ -26,7 +26,7 @@ bool is_control(unsigned char x) {
   return x < 0x20 || x == 0x7f;
 }
 
-// Of the authority `user@host:port`, the part after the user.
+// *host_and_port* is what follows the user in the authority `user@host:port`.
 bool has_good_port(std::string_view host_and_port) {
   auto end = host_and_port.rfind(']'); // of an IPv6 address
   auto colon = host_and_port.find(':', end == host_and_port.npos ? 0 : end);

@@ -74,7 +74,7 @@ private:
 struct sink_position {
   std::uint64_t offset = 0; ///< Of the journal after the last record, bytes.
   std::int64_t time_us = 0; ///< Of that record, microseconds since 1970.
-  /// Of that record; unset in files of earlier versions.
+  /// The attempt of that record; unset in files of earlier versions.
   std::optional<std::uint64_t> attempt;
   std::string line_end; ///< Last bytes of the journal before *offset*.
   std::string state;    ///< `sink::state()`.

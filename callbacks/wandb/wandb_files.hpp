@@ -34,7 +34,7 @@ struct wandb_fragment {
 expected<std::vector<wandb_fragment>> wandb_fragments(const fs::path& root,
                                                       const std::string& id);
 
-/// Those of *all* that are still to be uploaded.
+/// The fragments of *all* that are still to be uploaded.
 std::vector<wandb_fragment> unsynced(std::vector<wandb_fragment> all);
 
 /// Creates a fragment for time *now*, or one second after the newest if that is

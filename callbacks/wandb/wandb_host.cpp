@@ -46,7 +46,7 @@ struct traffic {
   std::int64_t sent = 0;     // bytes
 };
 
-// Of all interfaces but loopback.
+// The traffic of all interfaces but loopback.
 traffic read_traffic() {
   traffic result;
   std::ifstream in{"/proc/net/dev"};

@@ -151,7 +151,8 @@ struct run_host {
   bool is_extra = false; ///< It was not planned: it is here for a guest.
 
   // -- its agent
-  /// That of the agent that has the host: it checks it, or is here.
+  /// The incarnation of the agent that has the host: that checks it or is here.
+  /// Unset if no agent has it.
   std::optional<std::uint64_t> incarnation;
   bool is_named = false;      ///< By an agent.
   bool is_guest = false;      ///< Its agent was not launched by this driver.

@@ -128,11 +128,12 @@ private:
     return rank ? rank : pmix_rank;
   }
 
-  /// Of several processes that an mpiexec with PMI, but without PMIx, has
-  /// started, such as that of MPICH. Tasks of `srun --mpi=pmi2` have the same
-  /// variables, but are tasks of srun; unless Slurm counts differently, because
-  /// srun has started no more than one process of mpiexec on each node. Steps
-  /// inside a task inherit its variables.
+  /// The number of this process among several that an mpiexec with PMI, but
+  /// without PMIx, has started, such as that of MPICH. Tasks of
+  /// `srun --mpi=pmi2` have the same variables, but are tasks of srun; unless
+  /// Slurm counts differently, because srun has started no more than one
+  /// process of mpiexec on each node. Steps inside a task inherit its
+  /// variables.
   expected<std::optional<std::int64_t>> pmi_rank() const {
     if (text_of("PMIX_RANK"))
       return std::nullopt;

@@ -14,7 +14,7 @@ struct network_address {
   bool is_loopback = false;
 };
 
-/// Those of all interfaces that are up, IPv4 first. Without link-local
+/// The addresses of all interfaces that are up, IPv4 first. Without link-local
 /// addresses of IPv6, which mean something else on each host.
 expected<std::vector<network_address>> own_addresses();
 

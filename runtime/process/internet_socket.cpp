@@ -16,7 +16,8 @@ namespace troupe::internal {
 
 namespace {
 
-/// Of a name, so that no answer of DNS makes us open more connections.
+/// How many addresses of a name are tried: no answer of DNS makes us open more
+/// connections.
 constexpr std::size_t max_endpoints = 8;
 
 constexpr auto socket_flags = SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC;

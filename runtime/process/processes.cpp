@@ -309,7 +309,8 @@ killed_processes end_all(process_observer& observer, const Predicate& is_member,
   }
 }
 
-/// Of all threads of *pid*; nothing if the kernel has no list of them.
+/// The children of all threads of *pid*; nothing if the kernel has no list of
+/// them.
 std::optional<std::vector<pid_t>> children_of(process_observer& observer,
                                               pid_t pid) {
   std::vector<pid_t> result;

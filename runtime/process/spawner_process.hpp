@@ -79,7 +79,7 @@ private:
   std::vector<ending> endings_;
   std::vector<pid_t>
     earlier_children_;        ///< Children from before: not of any rank.
-  std::vector<pid_t> traced_; ///< Ended; a debugger has yet to let go of them.
+  std::vector<pid_t> traced_; ///< Ended, but still held by a debugger.
   char program_name_[16] = {};
 };
 

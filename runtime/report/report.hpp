@@ -62,7 +62,7 @@ struct report_batch {
   /// Seconds each rank's loop ran since its previous report, ordered by rank.
   std::vector<double> step_s;
   double wait_s = 0; ///< Seconds from the first rank's arrival to the last's.
-  /// Of the first rank that has one.
+  /// The request of the first rank that has one.
   std::string stop_request = {};
 
   /// Name of the checkpoint, nullptr if no rank reported one.

@@ -81,8 +81,8 @@ public:
   /// The event was not sent, because it *why* ("takes 20 bytes, and ...").
   void not_called(const std::string& why, time_point now);
 
-  /// *waited*, such as "50 s", is over the limit: continues without whom it
-  /// waited for. Returns whether those are the classes.
+  /// *waited*, such as "50 s", is over the limit: continues without
+  /// those that it waited for. Returns whether those are the classes.
   bool give_up(const std::string& waited, const running_class& x,
                time_point now);
 

@@ -89,7 +89,7 @@ public:
 
 private:
   step end(const attempt_tracker& attempt);
-  /// Those of `awaited_` that are still leavers.
+  /// The ranks of `awaited_` that still count as leavers.
   std::vector<int> remaining(const attempt_tracker& attempt,
                              const snapshots& ranks,
                              const rank_meetings& meetings) const;

@@ -33,8 +33,8 @@ struct pending_report {
 /// `run_store::hold_checkpoints` and `hold_checkpoints_again`.
 class callback_cursor {
 public:
-  /// Of the run of *store*, before its first attempt begins to report. The
-  /// store has to live as long as the result.
+  /// Opens the cursor of the run of *store*, before its first attempt begins to
+  /// report. The store has to live as long as the result.
   static expected<callback_cursor> open(run_store& store);
 
   /// The run has no callbacks: its reports count as delivered.

@@ -24,8 +24,8 @@ namespace troupe::internal {
 
 namespace {
 
-/// Of a number in the file: the token, then the device and the inode of the
-/// file itself. A copy of it says those of the original.
+/// How many digits each number in the file has: the token, then the device and
+/// the inode of the file itself. A copy of it says those of the original.
 constexpr std::size_t digits = 16;
 
 std::string to_text(std::uint64_t x) {

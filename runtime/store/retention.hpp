@@ -113,7 +113,8 @@ public:
 private:
   retention retention_;
   std::vector<kept_checkpoint> all_;
-  /// Of each: to look one up among many metrics takes too long for a commit.
+  /// The score of each: to look one up among many metrics takes too long for a
+  /// commit.
   std::vector<retention::score_type> scores_;
 };
 

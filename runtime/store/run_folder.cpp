@@ -19,7 +19,8 @@ namespace troupe::internal {
 namespace {
 
 constexpr std::size_t max_claim_bytes = 4096;
-/// Of the folders above runs: they may be shared, the runs in them are not.
+/// The mode of new folders above runs: they may be shared, the runs in them are
+/// not.
 constexpr mode_t storage_mode = 0755;
 
 /// The claims in *attempts*: files called by the number of their attempt. Other

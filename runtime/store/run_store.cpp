@@ -16,7 +16,7 @@ namespace troupe::internal {
 namespace {
 
 /// How long an attempt waits for ranks on hosts that are known to be lost.
-/// Those of other hosts, and what they have left, are gone by then.
+/// The ranks of other hosts, and what they have left, are gone by then.
 constexpr auto lost_host_patience = std::chrono::seconds{1};
 
 /// Agents wait for a lost driver at least 10 s.

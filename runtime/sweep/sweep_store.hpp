@@ -44,8 +44,8 @@ struct sweep_start {
   std::string metric; ///< That trials are compared by.
   score_order order = score_order::min;
   std::optional<std::size_t> trials; ///< How many it asked for, if known.
-  /// Of the loop, as JSON, with the params of the sweep at one end of their
-  /// ranges. Empty in a line of an older version.
+  /// The loop's config as JSON, with the params of the sweep at one end of
+  /// their ranges. Empty in a line of an older version.
   std::string config = {};
 };
 
@@ -65,8 +65,8 @@ struct sweep_history {
                                     ///< `running`.
   std::vector<std::size_t> ends; ///< Indices of trials in order of their ends.
   std::vector<trial_comparison> comparisons;
-  /// Of each damaged line, with its number: a power cut can take lines that
-  /// were not synced.
+  /// One for each damaged line, with its number: a power cut can take lines
+  /// that were not synced.
   std::vector<error> damaged;
 
   /// How many trials there will be, if known. Those that have begun count even
@@ -77,10 +77,10 @@ struct sweep_history {
     return std::max(*start->trials, trials.size());
   }
 
-  /// That of the last start; empty: there was none.
+  /// What the last start compares trials by. Empty if there was none.
   std::string metric() const { return start ? start->metric : ""; }
 
-  /// The same of its order.
+  /// Which values of that are better.
   score_order order() const { return start ? start->order : score_order::min; }
 };
 

@@ -54,7 +54,7 @@ public:
   /// Describes a note for error messages.
   using describe_function = std::function<std::string(const ring_note&)>;
 
-  /// Of the collective that a job is a part of.
+  /// The collective that a job is a part of.
   struct call {
     ring_note note{};
     clock::time_point deadline = clock::time_point::max();
@@ -207,7 +207,7 @@ private:
   ticket first_ = 1; ///< Of `jobs_`.
   error stopped_;
 
-  // Of the thread in `run`.
+  // Used by the thread in `run` only.
   ticket sending_ = 1;
   ticket receiving_ = 1;
   error failure_;                 ///< Of `run`.

@@ -40,8 +40,8 @@ class greeted_connection {
 public:
   using time_point = std::chrono::steady_clock::time_point;
 
-  /// Of the caller, if it shows *sent* first; of the called one otherwise,
-  /// which shows *sent* only after it has seen *wanted*.
+  /// The side that *calls* shows *sent* first. The called one shows it only
+  /// after it has seen *wanted*.
   greeted_connection(std::unique_ptr<link_handshake> handshake, bool calls,
                      const ring_greeting& sent, const ring_greeting& wanted,
                      time_point deadline)
@@ -53,7 +53,7 @@ public:
 
   bool is_greeted() const noexcept { return left_ == 0; }
 
-  /// Of the called one: whether the caller has shown that it is of this ring.
+  /// On the called side: whether the caller has shown that it is of this ring.
   bool is_known() const noexcept { return left_ < 3; }
 
   /// Whether the other side has not said anything yet.

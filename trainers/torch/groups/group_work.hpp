@@ -121,7 +121,7 @@ public:
   ordered_worker(const ordered_worker&) = delete;
   ordered_worker& operator=(const ordered_worker&) = delete;
 
-  /// Of the thread that runs the tasks.
+  /// The id of the thread that runs the tasks.
   std::thread::id id() const noexcept { return id_; }
 
   /// Tasks must not throw. False after `join` has begun.

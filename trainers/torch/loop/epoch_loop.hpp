@@ -122,7 +122,8 @@ public:
   /// Whether this is the validation before training.
   bool sanity_checking() const noexcept { return sanity_checking_; }
 
-  /// Of the fit under way; after it those of the last one.
+  /// The module and the optimizer of the fit under way; after it those of the
+  /// last one.
   loop_module& module() const { return *module_; }
   loop_optimizer& optimizer() noexcept { return optimizer_; }
 

@@ -95,7 +95,7 @@ public:
   void restore(const metrics& values);
 
 private:
-  /// Those of the epoch under way.
+  /// The means of the epoch under way.
   epoch_means& means() { return validating_ ? validation_ : training_; }
 
   void keep(const std::string& name, const at::Tensor& value) {

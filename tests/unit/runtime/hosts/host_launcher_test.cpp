@@ -104,7 +104,7 @@ TEST_F(host_launcher_test, writes_a_long_input_as_the_launcher_reads_it) {
   EXPECT_EQ(test::bytes_of(output), input);
 }
 
-TEST_F(host_launcher_test, tells_how_a_launcher_ended_and_its_last_words) {
+TEST_F(host_launcher_test, reports_how_a_launcher_ended_and_its_last_lines) {
   auto launcher = make();
   launcher.launch(1,
                   shell("echo shown nowhere; echo first >&2; printf "

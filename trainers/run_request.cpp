@@ -38,6 +38,60 @@ int most_ranks(const run_request& x, const worker_count& planned) {
   return planned.is_elastic() ? scaling.num_workers.max : planned.max;
 }
 
+/// Takes what *found* says about agents that come by themselves.
+expected<void> take_agents(run_request& x, const launch_environment& found) {
+  auto& scaling = x.scaling;
+  switch (found.engine) {
+    case launch_engine::ssh:
+      if (scaling.agents > 0)
+        return failure(ec::invalid_config,
+                       "scaling.agents says that agents come by themselves, "
+                       "but hosts are given to start them on: use one of them");
+      break;
+    case launch_engine::tickets:
+      x.tickets = found.ticket_path;
+      if (scaling.agents == 0)
+        scaling.agents = found.agents;
+      if (scaling.agents == 0)
+        return failure(ec::invalid_config,
+                       "TROUPE_DRIVER names this host, but neither "
+                       "TROUPE_AGENTS nor scaling.agents says how many agents "
+                       "come");
+      break;
+    case launch_engine::mpi: {
+      TROUPE_TRY(auto hosts, mpi_host_count());
+      scaling.agents = hosts - 1;
+      x.publishes_ticket = true;
+      break;
+    }
+    case launch_engine::none:
+    case launch_engine::slurm:
+      break;
+  }
+  return {};
+}
+
+/// The ranks of this host and of those whose agents come by themselves.
+worker_count ranks_with_agents(const scaling_config& x) {
+  if (x.workers_per_host <= 0)
+    return x.num_workers;
+  auto hosts = x.agents + 1;
+  auto fewest = x.min_hosts > 0 ? x.min_hosts : hosts;
+  return {x.workers_per_host * fewest, x.workers_per_host * hosts};
+}
+
+/// Plans the hosts of *found* on which agents are launched.
+expected<void> plan_launch(run_request& x, const launch_environment& found) {
+  auto& scaling = x.scaling;
+  TROUPE_TRY(auto plan,
+             plan_hosts(found, scaling.num_workers, scaling.workers_per_host,
+                        scaling.min_hosts));
+  scaling.num_workers = {plan.ranks.min, most_ranks(x, plan.ranks)};
+  if (!plan.hosts.empty())
+    x.hosts = std::make_shared<const host_plan>(std::move(plan));
+  return {};
+}
+
 } // namespace
 
 expected<void> find_hosts(run_request& x) {
@@ -46,50 +100,23 @@ expected<void> find_hosts(run_request& x) {
     return {};
   TROUPE_TRY_VOID(validate(scaling.num_workers));
   auto found = found_launch(text_of_hosts(scaling));
-  auto has_hosts = found && found->engine == launch_engine::ssh;
-  if (scaling.agents > 0 && has_hosts)
-    return failure(ec::invalid_config,
-                   "scaling.agents says that agents come by themselves, but "
-                   "hosts are given to start them on: use one of them");
-  if (found && found->engine == launch_engine::tickets) {
-    x.tickets = found->ticket_path;
-    if (scaling.agents == 0)
-      scaling.agents = found->agents;
-    if (scaling.agents == 0)
-      return failure(ec::invalid_config,
-                     "TROUPE_DRIVER names this host, but neither TROUPE_AGENTS "
-                     "nor scaling.agents says how many agents come");
-  }
-  if (found && found->engine == launch_engine::mpi) {
-    TROUPE_TRY(auto hosts, mpi_host_count());
-    scaling.agents = hosts - 1;
-    x.publishes_ticket = true;
-  }
+  if (found)
+    TROUPE_TRY_VOID(take_agents(x, *found));
   TROUPE_TRY_VOID(validate_counts(scaling));
   if (scaling.agents > 0) {
     // Other contradictions do not matter: nothing else decides.
     if (!found)
       TROUPE_TRY_VOID(expect_pmix(own_environment()));
-    if (auto each = scaling.workers_per_host; each > 0) {
-      auto hosts = scaling.agents + 1;
-      auto fewest = scaling.min_hosts > 0 ? scaling.min_hosts : hosts;
-      scaling.num_workers = {each * fewest, each * hosts};
-    }
+    scaling.num_workers = ranks_with_agents(scaling);
     return {};
   }
   if (!found)
     return tl::unexpected{found.error()};
-  if (has_hosts || found->engine == launch_engine::slurm) {
-    TROUPE_TRY(auto plan,
-               plan_hosts(*found, scaling.num_workers, scaling.workers_per_host,
-                          scaling.min_hosts));
-    auto most = most_ranks(x, plan.ranks);
-    scaling.num_workers = {plan.ranks.min, most};
-    if (!plan.hosts.empty())
-      x.hosts = std::make_shared<const host_plan>(std::move(plan));
-  } else if (scaling.workers_per_host > 0) {
+  if (found->engine == launch_engine::ssh
+      || found->engine == launch_engine::slurm)
+    return plan_launch(x, *found);
+  if (scaling.workers_per_host > 0)
     scaling.num_workers = scaling.workers_per_host;
-  }
   return {};
 }
 

@@ -78,6 +78,21 @@ TEST(request_for_hosts_test, whose_agents_come_has_one_driver) {
               HasSubstr("rank 1 of 2 of an mpiexec without PMIx"));
 }
 
+TEST(request_for_hosts_test, starts_agents_or_waits_for_them_but_not_both) {
+  run_request request;
+  request.scaling.agents = 1;
+  request.scaling.hosts = {"host-a", "host-b"};
+  auto found = find_hosts(request);
+  ASSERT_FALSE(found);
+  EXPECT_EQ(found.error().code, ec::invalid_config);
+  EXPECT_THAT(found.error().message, HasSubstr("use one of them"));
+  request.scaling.hosts.clear();
+  request.scaling.workers_per_host = 3;
+  ASSERT_TRUE(find_hosts(request));
+  EXPECT_EQ(count_text(request.scaling.num_workers), "6");
+  EXPECT_FALSE(request.hosts);
+}
+
 TEST(request_for_hosts_test, further_hosts_need_a_file_for_their_ticket) {
   run_request request;
   request.scaling.workers_per_host = 2;

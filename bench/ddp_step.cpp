@@ -1,3 +1,7 @@
+#include <cstddef>
+#include <string>
+#include <utility>
+
 #include <torch/csrc/distributed/c10d/comm.hpp>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 #include <torch/torch.h>

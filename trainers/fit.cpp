@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <memory>
+#include <string_view>
 
 #include "troupe/actors/callback_actor.hpp"
 #include "troupe/actors/thread_launcher.hpp"

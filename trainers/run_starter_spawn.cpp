@@ -3,6 +3,7 @@
 #include "troupe/trainers/run_starter.hpp"
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
 #include "troupe/actors/committer.hpp"

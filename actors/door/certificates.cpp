@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include <openssl/crypto.h>
 #include <openssl/rand.h>

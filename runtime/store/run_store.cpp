@@ -1,6 +1,7 @@
 #include "troupe/runtime/store/run_store.hpp"
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
 #include "troupe/runtime/counted.hpp"

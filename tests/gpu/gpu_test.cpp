@@ -2,6 +2,7 @@
 // fails if TROUPE_EXPECT_GPU is set.
 
 #include <cstdlib>
+#include <memory>
 
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <gtest/gtest.h>

@@ -3,7 +3,6 @@
 #include <csignal>
 #include <functional>
 #include <memory>
-#include <random>
 #include <stdexcept>
 #include <string>
 #include <vector>

@@ -2,9 +2,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <cstdlib>
-#include <map>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>

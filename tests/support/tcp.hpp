@@ -12,7 +12,6 @@
 #include <cstdint>
 #include <stop_token>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include "troupe/runtime/process/descriptor.hpp"

@@ -2,7 +2,6 @@
 
 #include <poll.h>
 
-#include <chrono>
 #include <cstdint>
 #include <map>
 #include <memory>

@@ -5,6 +5,7 @@
 #include <clocale>
 #include <cmath>
 #include <memory>
+#include <vector>
 
 #include "tools/troupe/runs.hpp"
 #include "tools/troupe/verbs.hpp"

@@ -8,6 +8,7 @@
 #include <memory>
 #include <set>
 #include <sstream>
+#include <vector>
 
 #include "tools/troupe/live_storage.hpp"
 #include "tools/troupe/sweeps.hpp"

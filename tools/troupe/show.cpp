@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <vector>
 
 #include "tools/troupe/runs.hpp"
 #include "tools/troupe/sweeps.hpp"

@@ -3,7 +3,6 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "tools/command_line.hpp"
 #include "tools/troupe/output.hpp"

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <memory>
+#include <vector>
 
 #include "tools/troupe/runs.hpp"
 #include "tools/troupe/storage.hpp"

@@ -7,6 +7,7 @@
 #include <initializer_list>
 #include <limits>
 #include <set>
+#include <string_view>
 
 #include "troupe/runtime/config/scaling_config.hpp"
 #include "troupe/runtime/environment.hpp"

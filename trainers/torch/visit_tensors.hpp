@@ -1,12 +1,9 @@
 #pragma once
 
-#include <concepts>
-#include <cstddef>
 #include <optional>
 #include <ranges>
 #include <tuple>
 #include <type_traits>
-#include <utility>
 #include <vector>
 
 #include <ATen/core/Tensor.h>

@@ -3,7 +3,9 @@
 #include <future>
 #include <optional>
 
+#include <arpa/inet.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 
 #include <gmock/gmock.h>
 

@@ -4,6 +4,8 @@
 #include <new>
 #include <utility>
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/resource.h>
 #include <unistd.h>

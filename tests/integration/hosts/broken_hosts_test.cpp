@@ -6,6 +6,7 @@
 #include <optional>
 #include <regex>
 #include <thread>
+#include <utility>
 
 #include <gmock/gmock.h>
 

@@ -1,5 +1,8 @@
 #include <csignal>
+#include <cstdlib>
 #include <fstream>
+#include <map>
+#include <optional>
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <unordered_set>
+#include <utility>
 
 #include <torch/nn/modules/embedding.h>
 #include <torch/script.h>

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "troupe/trainers/torch/data_parallel/data_parallel_options.hpp"

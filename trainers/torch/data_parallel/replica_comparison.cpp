@@ -1,6 +1,7 @@
 #include "troupe/trainers/torch/data_parallel/replica_comparison.hpp"
 
 #include <bit>
+#include <cstddef>
 
 #include <ATen/ATen.h>
 

@@ -2,7 +2,6 @@
 
 #include <concepts>
 #include <functional>
-#include <type_traits>
 #include <utility>
 
 #include "troupe/trainers/torch/files/safetensors.hpp"

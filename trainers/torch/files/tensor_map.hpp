@@ -3,7 +3,6 @@
 #include <map>
 #include <string>
 #include <type_traits>
-#include <utility>
 
 #include <ATen/core/Tensor.h>
 

@@ -2,6 +2,7 @@
 
 #include <string>
 #include <string_view>
+#include <unordered_set>
 #include <utility>
 
 #include <c10/util/StringUtil.h>

@@ -3,7 +3,6 @@
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <unordered_set>
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <utility>
 
 #include "troupe/trainers/torch/groups/memory_group.hpp"

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <memory>
-
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "troupe/runtime/rendezvous/key_value_store.hpp"

@@ -1,6 +1,7 @@
 #include "troupe/callbacks/report_page/comparison.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,7 @@
 #include "troupe/callbacks/tracking/run_files.hpp"
 
+#include <utility>
+
 #include <sys/stat.h>
 #include <unistd.h>
 

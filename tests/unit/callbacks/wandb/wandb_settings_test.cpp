@@ -1,5 +1,7 @@
 #include "troupe/callbacks/wandb/wandb_settings.hpp"
 
+#include <optional>
+
 #include <gtest/gtest.h>
 #include <unistd.h>
 

@@ -1,8 +1,10 @@
 #include "troupe/runtime/hosts/host_launcher.hpp"
 
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <fstream>
+#include <string>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

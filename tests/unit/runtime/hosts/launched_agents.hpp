@@ -1,12 +1,9 @@
 #pragma once
 
-#include <chrono>
 #include <condition_variable>
 #include <map>
 #include <mutex>
-#include <optional>
 #include <set>
-#include <string>
 #include <vector>
 
 #include "troupe/runtime/hosts/host_launcher.hpp"

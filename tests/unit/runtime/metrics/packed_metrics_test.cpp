@@ -1,6 +1,7 @@
 #include "troupe/runtime/metrics/packed_metrics.hpp"
 
 #include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <string>

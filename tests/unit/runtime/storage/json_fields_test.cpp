@@ -1,5 +1,6 @@
 #include "troupe/runtime/storage/json_fields.hpp"
 
+#include <cstdint>
 #include <limits>
 
 #include <gtest/gtest.h>

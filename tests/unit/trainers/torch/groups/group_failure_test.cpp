@@ -1,5 +1,6 @@
 #include <csignal>
 #include <latch>
+#include <memory>
 
 #include <gtest/gtest.h>
 

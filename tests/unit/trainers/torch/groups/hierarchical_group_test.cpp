@@ -3,6 +3,7 @@
 #include <array>
 #include <cmath>
 #include <latch>
+#include <memory>
 
 #include <sys/socket.h>
 

@@ -1,5 +1,7 @@
 #include "troupe/trainers/torch/groups/local_group.hpp"
 
+#include <memory>
+
 #include <gtest/gtest.h>
 
 #include "tests/support/torch_ranks.hpp"

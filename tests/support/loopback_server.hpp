@@ -12,13 +12,14 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
-#include <unistd.h>
+
+#include "tests/support/tcp.hpp"
+#include "troupe/runtime/process/descriptor.hpp"
 
 namespace troupe::internal::test {
 
@@ -59,16 +60,6 @@ public:
 
   explicit loopback_server(handler_type handler)
     : handler_(std::move(handler)) {
-    listener_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof(address);
-    auto* generic = reinterpret_cast<sockaddr*>(&address);
-    ::bind(listener_, generic, size);
-    ::listen(listener_, 16);
-    ::getsockname(listener_, generic, &size);
-    port_ = ntohs(address.sin_port);
     acceptor_ = std::thread{[this] { accept_all(); }};
   }
 
@@ -77,25 +68,22 @@ public:
       std::lock_guard guard{mutex_};
       stopping_ = true;
       stopped_.notify_all();
-      ::shutdown(listener_, SHUT_RDWR);
+      ::shutdown(listener_.descriptor(), SHUT_RDWR);
       for (auto& x : connections_)
-        ::shutdown(x.fd, SHUT_RDWR);
+        ::shutdown(x.fd.get(), SHUT_RDWR);
     }
     acceptor_.join();
-    for (auto& x : connections_) {
+    for (auto& x : connections_)
       x.thread.join();
-      ::close(x.fd);
-    }
-    ::close(listener_);
   }
 
   loopback_server(const loopback_server&) = delete;
   loopback_server& operator=(const loopback_server&) = delete;
 
-  int port() const noexcept { return port_; }
+  int port() const noexcept { return listener_.port(); }
 
   std::string url() const {
-    return "http://127.0.0.1:" + std::to_string(port_);
+    return "http://127.0.0.1:" + std::to_string(port());
   }
 
   /// All requests that were received completely, in order.
@@ -114,23 +102,19 @@ public:
 
 private:
   struct connection {
-    int fd = -1;
+    unique_fd fd;
     std::thread thread;
   };
 
   void accept_all() {
     for (int n = 0;; ++n) {
-      auto fd = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
+      auto accepted = listener_.accept();
       std::lock_guard guard{mutex_};
-      if (fd < 0)
+      if (!accepted || stopping_)
         return;
-      if (stopping_) {
-        ::close(fd);
-        return;
-      }
       auto& x = connections_.emplace_back();
-      x.fd = fd;
-      x.thread = std::thread{[this, fd, n] { serve(fd, n); }};
+      x.fd = std::move(accepted);
+      x.thread = std::thread{[this, fd = x.fd.get(), n] { serve(fd, n); }};
     }
   }
 
@@ -296,8 +280,7 @@ private:
 
   handler_type handler_;
   std::mutex handler_mutex_;
-  int listener_ = -1;
-  int port_ = 0;
+  plain_listener listener_;
   mutable std::mutex mutex_;
   mutable std::condition_variable arrived_;
   std::condition_variable stopped_;

@@ -1,16 +1,14 @@
 #include <csignal>
 #include <thread>
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/time.h>
-#include <unistd.h>
 
 #include <openssl/ssl.h>
 
 #include <gtest/gtest.h>
 
+#include "tests/support/tcp.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "tests/support/tls_certificate.hpp"
 #include "troupe/callbacks/http/http_client.hpp"
@@ -30,30 +28,19 @@ public:
     SSL_CTX_use_PrivateKey(context_.get(), own.key.get());
     SSL_CTX_set_verify(context_.get(), SSL_VERIFY_PEER,
                        [](int, X509_STORE_CTX*) { return 1; });
-    listener_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof(address);
-    auto* generic = reinterpret_cast<sockaddr*>(&address);
-    ::bind(listener_, generic, size);
-    ::listen(listener_, 4);
-    ::getsockname(listener_, generic, &size);
-    port_ = ntohs(address.sin_port);
     thread_ = std::thread{[this] { serve(); }};
   }
 
   ~tls_server() {
-    ::shutdown(listener_, SHUT_RDWR);
+    ::shutdown(listener_.descriptor(), SHUT_RDWR);
     thread_.join();
-    ::close(listener_);
   }
 
   tls_server(const tls_server&) = delete;
   tls_server& operator=(const tls_server&) = delete;
 
   std::string url() const {
-    return "https://127.0.0.1:" + std::to_string(port_) + "/";
+    return "https://127.0.0.1:" + std::to_string(listener_.port()) + "/";
   }
 
 private:
@@ -63,12 +50,13 @@ private:
     sigemptyset(&pipe);
     sigaddset(&pipe, SIGPIPE);
     pthread_sigmask(SIG_BLOCK, &pipe, nullptr);
-    for (int fd; (fd = ::accept(listener_, nullptr, nullptr)) >= 0;) {
+    while (auto socket = listener_.accept()) {
       timeval limit{10, 0};
-      ::setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+      ::setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &limit,
+                   sizeof(limit));
       std::unique_ptr<SSL, decltype(&SSL_free)> ssl{SSL_new(context_.get()),
                                                     &SSL_free};
-      SSL_set_fd(ssl.get(), fd);
+      SSL_set_fd(ssl.get(), socket.get());
       char buffer[4096];
       if (SSL_accept(ssl.get()) == 1
           && SSL_read(ssl.get(), buffer, sizeof(buffer)) > 0) {
@@ -78,7 +66,6 @@ private:
         SSL_write(ssl.get(), reply.data(), static_cast<int>(reply.size()));
         SSL_shutdown(ssl.get());
       }
-      ::close(fd);
     }
   }
 
@@ -94,8 +81,7 @@ private:
   }
 
   std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)> context_;
-  int listener_ = -1;
-  int port_ = 0;
+  plain_listener listener_;
   std::thread thread_;
 };
 

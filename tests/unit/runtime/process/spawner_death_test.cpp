@@ -160,18 +160,11 @@ TEST(spawner_death_test, ends_though_a_child_of_its_program_has_its_socket) {
 
 TEST(spawner_death_test, ends_what_ranks_of_a_killed_spawner_started) {
   spawner_connection client{exec_spawner().value()};
-  auto pipe = make_pipe();
-  auto wait = make_pipe();
-  auto request = command("keep_child");
-  request.descriptors.push_back(std::move(pipe.writer));
-  request.descriptors.push_back(std::move(wait.reader));
-  auto rank = start_rank(client, std::move(request));
-  std::istringstream said{read_line(pipe.reader.get())};
-  pid_t child = 0;
-  ASSERT_TRUE(said >> child);
-  auto process = open_pidfd(child);
+  auto started = start_rank_with_child(client, "keep_child");
+  ASSERT_GT(started.child, 0);
+  auto process = open_pidfd(started.child);
   ::kill(spawner_of(client), SIGKILL);
-  EXPECT_EQ(rank.end.get().how, process_exit::kind::lost);
+  EXPECT_EQ(started.rank.end.get().how, process_exit::kind::lost);
   EXPECT_TRUE(has_ended(process, 0));
 }
 

@@ -295,21 +295,14 @@ TEST_F(spawner_test,
 }
 
 TEST_F(spawner_test, leaves_processes_of_a_running_rank_alone) {
-  auto pipe = make_pipe();
-  auto wait = make_pipe();
-  auto request = command("keep_orphan");
-  request.descriptors.push_back(std::move(pipe.writer));
-  request.descriptors.push_back(std::move(wait.reader));
-  auto rank = start_rank(client, std::move(request));
-  std::istringstream said{read_line(pipe.reader.get())};
-  pid_t child = 0;
-  ASSERT_TRUE(said >> child);
-  auto process = open_pidfd(child);
+  auto started = start_rank_with_child(client, "keep_orphan");
+  ASSERT_GT(started.child, 0);
+  auto process = open_pidfd(started.child);
   // The end of another rank is when a spawner looks around.
   EXPECT_EQ(run_rank(client, command("return 1")).code, 1);
   EXPECT_FALSE(has_ended(process, 0));
-  wait.writer.reset();
-  rank.end.get();
+  started.wait.reset();
+  started.rank.end.get();
   EXPECT_TRUE(has_ended(process, 0));
 }
 

@@ -2,6 +2,7 @@
 
 #include <future>
 #include <memory>
+#include <sstream>
 #include <string>
 #include <utility>
 
@@ -59,6 +60,27 @@ inline std::string read_line(int fd) {
   std::string result;
   for (char byte = 0; ::read(fd, &byte, 1) == 1 && byte != '\n';)
     result += byte;
+  return result;
+}
+
+/// A rank that has started a child process, and waits until `wait` is closed.
+struct rank_with_child {
+  started_rank rank;
+  unique_fd wait;
+  pid_t child = 0; ///< 0: the rank did not name it.
+};
+
+/// Starts a rank whose *payload* is "keep_child" or "keep_orphan".
+inline rank_with_child start_rank_with_child(spawner_connection& client,
+                                             std::string payload) {
+  auto pipe = make_pipe();
+  auto wait = make_pipe();
+  auto request = command(std::move(payload));
+  request.descriptors.push_back(std::move(pipe.writer));
+  request.descriptors.push_back(std::move(wait.reader));
+  rank_with_child result{start_rank(client, std::move(request)),
+                         std::move(wait.writer)};
+  std::istringstream{read_line(pipe.reader.get())} >> result.child;
   return result;
 }
 

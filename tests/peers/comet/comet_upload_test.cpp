@@ -2,13 +2,13 @@
 #include <mutex>
 
 #include <gtest/gtest.h>
-#include <zlib.h>
 
 #include <nlohmann/json.hpp>
 
 #include "tests/support/loopback_server.hpp"
 #include "tests/support/peers.hpp"
 #include "tests/support/sink_records.hpp"
+#include "tests/support/unpacked.hpp"
 #include "troupe/callbacks/comet/comet_sink.hpp"
 
 namespace troupe::internal {
@@ -22,23 +22,7 @@ using test::record_time;
 using test::run_in;
 using test::sink_records;
 using test::temporary_folder;
-
-std::string unpacked(const std::string& bytes) {
-  z_stream stream{};
-  ::inflateInit2(&stream, 15 + 32);
-  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));
-  stream.avail_in = static_cast<uInt>(bytes.size());
-  std::string result;
-  char buffer[65536];
-  for (auto code = Z_OK; code == Z_OK;) {
-    stream.next_out = reinterpret_cast<Bytef*>(buffer);
-    stream.avail_out = sizeof(buffer);
-    code = ::inflate(&stream, Z_NO_FLUSH);
-    result.append(buffer, sizeof(buffer) - stream.avail_out);
-  }
-  ::inflateEnd(&stream);
-  return result;
-}
+using test::unpacked;
 
 json body_of(const loopback_request& x) {
   auto text = x.body.starts_with("\x1f\x8b") ? unpacked(x.body) : x.body;

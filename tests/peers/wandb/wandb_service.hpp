@@ -7,11 +7,10 @@
 #include <string>
 #include <vector>
 
-#include <zlib.h>
-
 #include <nlohmann/json.hpp>
 
 #include "tests/support/loopback_server.hpp"
+#include "tests/support/unpacked.hpp"
 
 namespace troupe::internal::test {
 
@@ -51,24 +50,6 @@ public:
 
 private:
   using json = nlohmann::json;
-
-  static std::string unpacked(const std::string& bytes) {
-    z_stream stream{};
-    ::inflateInit2(&stream, 15 + 16);
-    stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));
-    stream.avail_in = static_cast<uInt>(bytes.size());
-    std::string result;
-    char buffer[65536];
-    int code = Z_OK;
-    while (code == Z_OK) {
-      stream.next_out = reinterpret_cast<Bytef*>(buffer);
-      stream.avail_out = sizeof(buffer);
-      code = ::inflate(&stream, Z_NO_FLUSH);
-      result.append(buffer, sizeof(buffer) - stream.avail_out);
-    }
-    ::inflateEnd(&stream);
-    return result;
-  }
 
   loopback_reply answer(const loopback_request& x) {
     auto encoding = x.headers.find("content-encoding");

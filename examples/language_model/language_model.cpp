@@ -134,6 +134,43 @@ std::string sample(gpt_impl& model, const config& cfg, int length, int number) {
   return text;
 }
 
+/// Takes the steps of one epoch. Returns the mean loss over all ranks.
+template <class Model, class Loader>
+double train_epoch(Model& model, Loader& loader, troupe::fused_adamw& optimizer,
+                   troupe::lr_scheduler& schedule, const config& cfg) {
+  troupe::mean_metric mean_loss;
+  auto learn = [&](const auto& batch) {
+    auto loss = loss_of(model.forward(batch.first), batch.second);
+    (loss / cfg.accumulate).backward();
+    mean_loss.update(loss);
+  };
+  int batches = 0;
+  for (auto& batch : loader) {
+    if (++batches % cfg.accumulate != 0) {
+      auto alone = model.no_sync(); // The last batch sends the sum of all.
+      learn(batch);
+      continue;
+    }
+    learn(batch);
+    troupe::clip_grad_norm(model.parameters(), cfg.clip);
+    optimizer.step();
+    schedule.step();
+    optimizer.zero_grad();
+  }
+  return mean_loss.value();
+}
+
+/// The mean loss over the held-out windows of all ranks.
+template <class Model, class Loader>
+double validate(Model& model, Loader& loader) {
+  torch::NoGradGuard no_grad;
+  troupe::mean_metric mean_loss;
+  for (auto& [bytes, next] : loader)
+    mean_loss.update(loss_of(model->forward(bytes), next),
+                     torch::tensor(static_cast<double>(bytes.size(0))));
+  return mean_loss.value();
+}
+
 std::string train(troupe::train_context& context, const config& cfg) {
   auto [text, held_out] = read_text(cfg);
   torch::manual_seed(cfg.seed);
@@ -173,50 +210,24 @@ std::string train(troupe::train_context& context, const config& cfg) {
   if (context.resume(state))
     ++epoch; // the saved one is done
 
-  troupe::mean_metric train_loss, val_loss; // over all ranks
-  auto learn = [&](const auto& batch) {
-    auto loss = loss_of(model.forward(batch.first), batch.second);
-    (loss / cfg.accumulate).backward();
-    train_loss.update(loss);
-  };
+  auto tokens = static_cast<double>(steps * per_step * cfg.model.context);
   for (; epoch < cfg.epochs && !context.stop_requested(); ++epoch) {
     loader.set_epoch(epoch);
     schedule.seek(epoch * steps); // more or fewer if the ranks have changed
     auto begin = std::chrono::steady_clock::now();
-    int batches = 0;
-    for (auto& batch : loader) {
-      if (++batches % cfg.accumulate != 0) {
-        auto alone = model.no_sync(); // The last batch sends the sum of all.
-        learn(batch);
-        continue;
-      }
-      learn(batch);
-      troupe::clip_grad_norm(model.parameters(), cfg.clip);
-      optimizer.step();
-      schedule.step();
-      optimizer.zero_grad();
-    }
-    troupe::metrics values{{"epoch", epoch},
-                           {"train/loss", train_loss.value()},
-                           {"lr", optimizer.lr()}};
+    auto train_loss = train_epoch(model, loader, optimizer, schedule, cfg);
     std::chrono::duration<double> seconds =
       std::chrono::steady_clock::now() - begin;
-    values["tokens_per_s"] =
-      static_cast<double>(steps * per_step * cfg.model.context)
-      / seconds.count();
-
-    torch::NoGradGuard no_grad;
-    for (auto& [bytes, next] : val_loader)
-      val_loss.update(loss_of(model->forward(bytes), next),
-                      torch::tensor(static_cast<double>(bytes.size(0))));
-    values["val/loss"] = val_loss.value();
-    train_loss.reset();
-    val_loss.reset();
+    auto val_loss = validate(model, val_loader);
     if (context.rank() == 0)
-      std::printf("--- after epoch %d, loss %.3f:\n%s\n", epoch,
-                  values.number("val/loss"),
+      std::printf("--- after epoch %d, loss %.3f:\n%s\n", epoch, val_loss,
                   sample(model.module(), cfg, 200, epoch).c_str());
-    context.report(values, state);
+    context.report({{"epoch", epoch},
+                    {"train/loss", train_loss},
+                    {"val/loss", val_loss},
+                    {"lr", optimizer.lr()},
+                    {"tokens_per_s", tokens / seconds.count()}},
+                   state);
   }
   return context.rank() == 0 ? sample(model.module(), cfg, 600, epoch) : "";
 }

@@ -66,6 +66,19 @@ private:
   std::int64_t outer_;
 };
 
+/// The share of the outer points that *model* finds, over all ranks.
+template <class Model, class Loader>
+double outer_found(Model& model, Loader& loader) {
+  torch::NoGradGuard no_grad;
+  troupe::mean_metric share;
+  for (auto& batch : loader) {
+    auto outer = batch.ring.eq(1);
+    auto found = model->forward(batch.place).argmax(1).eq(1);
+    share.update(found.masked_select(outer).to(torch::kFloat));
+  }
+  return share.value();
+}
+
 void train(troupe::train_context& context, const config& cfg) {
   torch::manual_seed(42);
   rings data{cfg.points, cfg.rare};
@@ -105,17 +118,10 @@ void train(troupe::train_context& context, const config& cfg) {
       loss.update(error.detach());
       outer_seen.update(batch.ring.to(torch::kFloat).mean());
     }
-    troupe::mean_metric outer_found; // the share of the rare ring
-    torch::NoGradGuard no_grad;
-    for (auto& batch : test_loader) {
-      auto outer = batch.ring.eq(1);
-      auto found = model->forward(batch.place).argmax(1).eq(1);
-      outer_found.update(found.masked_select(outer).to(torch::kFloat));
-    }
     context.report({{"epoch", epoch},
                     {"loss", loss.value()},
                     {"outer_seen", outer_seen.value()},
-                    {"outer_found", outer_found.value()}},
+                    {"outer_found", outer_found(model, test_loader)}},
                    state);
   }
 }

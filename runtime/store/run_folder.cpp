@@ -175,6 +175,11 @@ run_folder::open_new(const fs::path& storage_path) {
   }
 }
 
+run_folder::~run_folder() {
+  if (claim_ && me_.pid == ::getpid())
+    release();
+}
+
 expected<std::unique_ptr<run_folder>> run_folder::take(held_folder folder) {
   TROUPE_TRY_VOID(refuse_other_owner(folder));
   std::unique_ptr<run_folder> result{new run_folder{std::move(folder)}};

@@ -90,6 +90,10 @@ public:
   static expected<std::unique_ptr<run_folder>>
   open_new(const fs::path& storage_path);
 
+  /// A driver that has claimed the run releases it, one whose start fails, too:
+  /// its process may live on. A child that the program forks does not.
+  ~run_folder();
+
   /// Claims the run for attempt *attempt*; the claim of an earlier one is
   /// given up, and any other owner is ousted. An error ousts no one: the own
   /// claim is made first, and removed again. Returns whether a driver on

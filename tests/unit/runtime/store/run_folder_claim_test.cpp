@@ -140,6 +140,7 @@ TEST_F(run_folder_test, says_when_a_driver_on_another_host_may_still_write) {
     EXPECT_FALSE(folder->claim(3).value());
   }
   // A driver that died here has certainly ended.
+  write_bytes(run / "attempts" / "3", to_line(own_identity()));
   EXPECT_FALSE(run_folder::open(storage.path(), "r").value()->claim(3).value());
   for (auto& x : fs::directory_iterator{run / "attempts"})
     fs::remove(x.path());
@@ -159,7 +160,7 @@ TEST_F(run_folder_test, says_when_a_driver_on_another_host_may_still_write) {
   EXPECT_EQ(latest->driver, own_identity());
   // One that gave the run back does not write.
   folder.reset();
-  write_bytes(run / "attempts" / "4", "");
+  EXPECT_TRUE(fs::exists(run / "attempts" / "4"));
   EXPECT_FALSE(latest_claim(run).value());
   EXPECT_FALSE(run_folder::open(storage.path(), "r").value()->claim(5).value());
 }
@@ -336,4 +337,5 @@ TEST_F(run_folder_test, a_child_of_the_driver_releases_no_lock) {
   EXPECT_EQ(status, 0);
   EXPECT_FALSE(run_folder::open(storage.path(), "r"));
   EXPECT_TRUE(folder->check());
+  EXPECT_TRUE(latest_claim(run).value());
 }

@@ -271,6 +271,18 @@ TEST_F(run_store_test, gives_its_name_back_when_it_is_released) {
   EXPECT_TRUE((*next)->append_event("still_mine", 1));
 }
 
+TEST_F(run_store_test, a_start_that_fails_after_its_claim_leaves_none) {
+  auto store = open().value();
+  EXPECT_TRUE(latest_claim(run).value());
+  store.reset(); // As if its trackers or its ports failed.
+  EXPECT_FALSE(latest_claim(run).value());
+  fs::remove(run / "run.json");
+  fs::create_directory(run / "run.json"); // Read once the claim is made.
+  EXPECT_FALSE(open());
+  EXPECT_TRUE(fs::exists(run / "attempts" / "1"));
+  EXPECT_FALSE(latest_claim(run).value());
+}
+
 TEST_F(run_store_test, says_why_a_storage_cannot_be_used) {
   auto bad = config();
   write_bytes(storage / "file", "x");

@@ -262,11 +262,13 @@ std::string text_of_left(const fs::path& path) {
 }
 
 /// Refuses *path*, a run or a sweep, before anything of it is removed, if it
-/// could not be removed itself.
+/// could not be removed itself, or its user has protected its content.
 expected<void> expect_removable(const fs::path& path) {
-  auto parent = path.parent_path();
-  if (::faccessat(AT_FDCWD, parent.c_str(), W_OK | X_OK, AT_EACCESS) != 0)
-    return tl::unexpected{storage_error("remove", path, errno)};
+  for (auto& folder :
+       {path.parent_path(), path, path / run_layout::checkpoints})
+    if (::faccessat(AT_FDCWD, folder.c_str(), W_OK | X_OK, AT_EACCESS) != 0
+        && errno != ENOENT) // A sweep has no checkpoints.
+      return tl::unexpected{storage_error("remove", path, errno)};
   return {};
 }
 
@@ -366,6 +368,8 @@ expected<int> rm_sweep(const rm_arguments& x, const fs::path& path) {
   TROUPE_TRY_VOID(expect_removable(path));
   TROUPE_TRY(auto folder, held_folder::open(path));
   TROUPE_TRY(auto trials, trials_in(folder, x.gone));
+  for (auto& trial : trials)
+    TROUPE_TRY_VOID(expect_removable(trial.path));
   if (!x.yes) {
     auto what =
       concat(sweep.state_name(), ", ", counted(trials.size(), "trial"));

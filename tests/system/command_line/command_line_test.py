@@ -135,6 +135,17 @@ class CommandLineTest(unittest.TestCase):
             self.skipTest("no overlay: not permitted")
         return prefix, afar
 
+    def give_away(self, path):
+        """Root may write everywhere: gives *path* to another user. Returns the options with which `troupe` runs as its owner."""
+        if os.geteuid() != 0:
+            return {}
+        Path(self.runs.folder.name).chmod(0o755)
+        program = Path(self.runs.folder.name) / "troupe"
+        shutil.copy(TROUPE, program)
+        for x in (path, *path.rglob("*")):
+            os.chown(x, NOBODY, NOBODY)
+        return {"program": program, "user": NOBODY}
+
     def listed(self, code=0):
         return {x["name"]: x for x in troupe_json("ls", self.storage, code=code)["runs"]}
 
@@ -820,17 +831,25 @@ class RmTest(CommandLineTest):
 
     def test_a_run_in_a_folder_that_may_not_be_changed_stays_whole(self):
         path = self.runs.make("digits")
-        if os.geteuid() != 0:
-            self.skipTest("only root can give a run to another user")
-        Path(self.runs.folder.name).chmod(0o755)
-        self.storage.chmod(0o755)
-        program = Path(self.runs.folder.name) / "troupe"
-        shutil.copy(TROUPE, program)
-        for x in (path, *path.rglob("*")):
-            os.chown(x, NOBODY, NOBODY)
-        _, complaints = troupe("rm", path, "--yes", code=1, program=program, user=NOBODY)
+        as_owner = self.give_away(path)
+        self.storage.chmod(0o555)
+        self.addCleanup(self.storage.chmod, 0o755)
+        _, complaints = troupe("rm", path, "--yes", code=1, **as_owner)
         self.assertIn(f"cannot remove {path}: Permission denied", complaints)
         troupe("verify", "digits", "-s", self.storage)
+
+    def test_a_run_that_its_user_has_protected_stays_whole(self):
+        path = self.runs.make("digits")
+        as_owner = self.give_away(path)
+        self.storage.chmod(0o777)
+        for folder in (path, path / "checkpoints"):
+            mode = folder.stat().st_mode
+            folder.chmod(0o555)
+            _, complaints = troupe("rm", path, "--yes", code=1, **as_owner)
+            folder.chmod(mode)
+            self.assertIn(f"cannot remove {path}: Permission denied", complaints)
+            troupe("verify", "digits", "-s", self.storage)
+        troupe("rm", path, "--yes", **as_owner)
 
     def test_a_name_that_begins_with_a_dot_is_a_name(self):
         self.runs.make(".digits")

@@ -285,6 +285,18 @@ class RmSweepTest(SweepTest):
         for name in users:
             self.assertEqual((path / name).read_text(), "mine")
 
+    def test_a_sweep_with_a_protected_trial_stays_whole(self):
+        path = self.runs.make("search", "--sweep", 2)
+        as_owner = self.give_away(path)
+        self.storage.chmod(0o777)
+        trial = path / "trial-0001"
+        trial.chmod(0o555)
+        _, complaints = base.troupe("rm", path, "--yes", code=1, **as_owner)
+        trial.chmod(0o755)
+        self.assertIn(f"cannot remove {trial}: Permission denied", complaints)
+        for name in ("trial-0000", "trial-0001"):
+            base.troupe("verify", f"search/{name}", "-s", self.storage)
+
     def test_a_damaged_sweep_goes_but_not_one_of_another_program(self):
         path = self.runs.make("search", "--sweep", 1)
         (path / "sweep.jsonl").write_text("{}\n")

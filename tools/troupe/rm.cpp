@@ -105,6 +105,10 @@ private:
     TROUPE_TRY(auto found, run_.look_up_link(name));
     if (!found.exists())
       return {};
+    if (!found.is_folder()) { // A link of the user's, to a folder for all runs.
+      left_.push_back(name);
+      return {};
+    }
     TROUPE_TRY(auto folder, run_.existing(name));
     TROUPE_TRY(auto names, folder.names());
     auto is_empty = true;
@@ -164,8 +168,9 @@ private:
     if (!its->name.empty() && its->name != name)
       return false; // A copy is the user's, and no run takes it for its own.
     if (found.is_folder() && is_of_run(name, *its)) {
-      TROUPE_TRY(auto users, unlisted_files(folder.path() / name, *its));
-      if (users.empty())
+      // What cannot be listed could not be removed either.
+      auto users = unlisted_files(folder.path() / name, *its);
+      if (users && users->empty())
         return true;
     }
     return move_aside(folder, name).map([] { return false; });

@@ -911,6 +911,29 @@ class RmTest(CommandLineTest):
         troupe("rm", "digits", "--yes", "-s", self.storage, code=1)  # no driver would touch such a folder
         self.assertEqual((outside / "precious").read_text(), "mine")
 
+    def test_a_link_to_a_folder_for_event_files_stays_and_is_named(self):
+        path = self.runs.make("digits")
+        outside = Path(self.runs.folder.name) / "outside"
+        outside.mkdir()
+        events = outside / "events.out.tfevents.1767225600.node.17.01234567-0001"
+        events.write_text("mine")
+        (path / "tensorboard").symlink_to(outside)
+        left = troupe_json("rm", "digits", "--yes", "-s", self.storage, code=1)["left"]
+        self.assertEqual(left, ["tensorboard"])
+        self.assertEqual(sorted(x.name for x in path.iterdir()), ["attempts", "tensorboard"])
+        self.assertEqual(events.read_text(), "mine")
+
+    def test_a_checkpoint_with_a_folder_that_cannot_be_read_stays_and_is_named(self):
+        path = self.runs.make("digits")
+        name = "checkpoints/{}checkpoint_000001/closed"
+        (path / name.format("")).mkdir()
+        as_owner = self.give_away(path)
+        self.storage.chmod(0o777)
+        (path / name.format("")).chmod(0)
+        output, _ = troupe("rm", path, "--yes", "--json", code=1, **as_owner)
+        self.assertEqual(json.loads(output)["left"], ["checkpoints/kept-checkpoint_000001"])
+        (path / name.format("kept-")).chmod(0o700)
+
     def test_it_asks_on_a_terminal_only(self):
         path = self.runs.make("digits")
         self.assertIn("--yes", troupe("rm", "digits", "-s", self.storage, code=2)[1])

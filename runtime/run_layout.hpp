@@ -54,6 +54,9 @@ inline constexpr const char* rotten_prefix = ".rotten-";
 inline constexpr std::string_view event_prefix = "events.out.tfevents.";
 /// ... and what the tracker put aside, with the rest of its name.
 inline constexpr std::string_view former_event_prefix = "former.";
+/// The event file of parameters while it is written. Readers find event files
+/// by "tfevents", which this lacks.
+inline constexpr const char* unfinished_params = ".params.new";
 
 /// How the name of the empty file begins that shows, for a moment, which owner
 /// new files get.

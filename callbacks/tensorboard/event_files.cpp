@@ -20,14 +20,10 @@ namespace {
 
 using run_layout::event_prefix;
 using run_layout::former_event_prefix;
+using run_layout::unfinished_params;
 
 std::int64_t whole_unix_seconds(std::chrono::system_clock::time_point x) {
   return std::chrono::floor<std::chrono::seconds>(x).time_since_epoch().count();
-}
-
-// Its name lacks "tfevents", by which readers find event files.
-fs::path unfinished(const fs::path& folder) {
-  return folder / ".params.new";
 }
 
 // The number after *ending* at the end of *name*.
@@ -82,7 +78,7 @@ expected<event_files> event_files::open(const fs::path& folder, bool is_private,
 
 expected<void> event_files::clean(const event_place& known, bool is_private) {
   auto begins = known.number == 0;
-  ::unlink(unfinished(folder_).c_str());
+  ::unlink((folder_ / unfinished_params).c_str());
   boost::system::error_code code;
   fs::directory_iterator i{folder_, code};
   std::vector<fs::path> later;
@@ -144,7 +140,7 @@ event_files::replace_params(std::chrono::system_clock::time_point time,
     if (before && *before == records)
       return {};
   }
-  auto temporary = unfinished(folder_);
+  auto temporary = folder_ / unfinished_params;
   TROUPE_TRY_VOID(may_write(over_, path));
   ::unlink(temporary.c_str());
   auto done = write_new_file(temporary, records).and_then([&] {

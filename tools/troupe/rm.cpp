@@ -22,6 +22,7 @@
 #include "troupe/runtime/rank_logs.hpp"
 #include "troupe/runtime/run_layout.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
+#include "troupe/runtime/storage/file_copy.hpp"
 #include "troupe/runtime/store/run_folder.hpp"
 #include "troupe/runtime/text.hpp"
 #include "troupe/runtime/whole_number.hpp"
@@ -73,17 +74,18 @@ public:
       return expected<bool>{is_log(name)};
     }));
     TROUPE_TRY_VOID(remove_in(tensorboard, [](auto&, const std::string& name) {
-      return expected<bool>{is_event_file(name) || is_former_event_file(name)};
+      return expected<bool>{is_event_file(name) || is_former_event_file(name)
+                            || name == unfinished_params};
     }));
     for (auto& x : entries)
       if (x.kind == entry_kind::tree)
         TROUPE_TRY_VOID(run_.remove_tree(std::string{x.name}));
     TROUPE_TRY(auto names, run_.names());
     for (auto& name : names)
-      if (is_own_file_of_run(name))
+      if (is_own_file_of_run(name) || is_unfinished_copy(run_.path() / name))
         TROUPE_TRY_VOID(run_.remove_file(name));
     // Until here the folder is a run's: an interrupted removal can be repeated.
-    for (std::string name : {state, description})
+    for (std::string name : {state, description, ranks})
       TROUPE_TRY_VOID(run_.remove_file(name + ".new"));
     for (auto name : {state, description, ranks})
       TROUPE_TRY_VOID(run_.remove_file(name));

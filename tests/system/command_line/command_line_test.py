@@ -780,6 +780,15 @@ class RmTest(CommandLineTest):
         troupe("rm", "killed", "--yes", "-s", self.storage)
         self.assertFalse((self.storage / "killed").exists())
 
+    def test_what_kills_have_left_unfinished_goes(self):
+        path = self.runs.make("digits")
+        (path / "tensorboard").mkdir()
+        for name in ("tensorboard/.params.new", "ranks.new", "copy"):
+            (path / name).write_text("half")
+        (path / "copy").rename(path / f".troupe-copy-{(path / 'copy').stat().st_ino}")  # of the journal, on NFS
+        troupe("rm", "digits", "--yes", "-s", self.storage)
+        self.assertFalse(path.exists())
+
     def test_files_of_the_user_stay_and_are_named(self):
         path = self.runs.make("digits")
         users = ["notes.txt", "checkpoints/mine/model", "checkpoints/checkpoint_000001/readme", "logs/plot.png",

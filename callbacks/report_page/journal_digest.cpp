@@ -126,10 +126,14 @@ void journal_digest::add_event(const journal_event& x) {
                    .first_report = static_cast<std::uint64_t>(first),
                    .resume = text_of(x.fields, "resume")});
   }
-  if ((x.kind == event_kind::ranks_failed || x.kind == event_kind::driver_lost
-       || x.kind == event_kind::attempt_left)
-      && !attempts.empty())
+  if (x.kind == event_kind::ranks_failed || x.kind == event_kind::driver_lost
+      || x.kind == event_kind::attempt_left) {
+    // Its driver may have been killed before it wrote the line about it.
+    if (attempts.empty() || attempts.back().number != x.attempt)
+      begin_attempt(
+        {.number = x.attempt, .time = x.time, .first_report = reports});
     attempts.back().failure = text_of(x.fields, "reason");
+  }
   if (x.kind == event_kind::run_ended)
     end =
       run_end{text_of(x.fields, "status"), text_of(x.fields, "error"), x.time};

@@ -90,9 +90,14 @@ complete_journal(journal& log, const checkpoint_store& checkpoints) {
 
 expected<std::vector<store_event>>
 complete_end(journal& log, const last_attempt& last, const saved_run& state) {
-  if (state.next_attempt == 0 || last.end)
+  if (state.next_attempt == 0)
     return std::vector<store_event>{};
   auto attempt = state.next_attempt - 1;
+  // A driver may be killed between the state of its attempt and the line.
+  auto has_later = state.status == run_status_kind::running && last.end
+                   && last.end->attempt < attempt;
+  if (last.end && !has_later)
+    return std::vector<store_event>{};
   if (state.status != run_status_kind::running) // Its user has seen it.
     return log
       .append_event(event_kind::run_ended, attempt,

@@ -97,6 +97,21 @@ TEST(journal_digest_test, attempts_are_known_with_what_ended_them) {
   EXPECT_NE(points[0].segment, points[1].segment);
 }
 
+TEST(journal_digest_test, an_attempt_that_only_its_end_names_has_that_alone) {
+  journal_digest x;
+  x.add(event("attempt_begun", 0, 0, {{"first_report", 0}}));
+  x.add(row(0, 1, {{{"loss", 1.0}}}));
+  x.add(event("ranks_failed", 0, 2, {{"reason", "Rank 1: killed"}}));
+  x.add(event("run_ended", 0, 3, {{"status", "errored"}}));
+  x.add(event("driver_lost", 1, 4, {{"reason", "it was killed"}}));
+  ASSERT_EQ(x.attempts.size(), 2u);
+  EXPECT_EQ(x.attempts[0].failure, "Rank 1: killed");
+  EXPECT_EQ(x.attempts[1].number, 1u);
+  EXPECT_EQ(x.attempts[1].first_report, 1u);
+  EXPECT_EQ(x.attempts[1].failure, "it was killed");
+  EXPECT_FALSE(x.end);
+}
+
 TEST(journal_digest_test,
      an_attempt_whose_begin_is_lost_begins_with_its_report) {
   journal_digest x;

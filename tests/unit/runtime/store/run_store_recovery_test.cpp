@@ -344,6 +344,30 @@ TEST_F(run_store_test, names_the_attempt_whose_driver_was_lost) {
   EXPECT_FALSE(read_last_attempt(journal).value().end) << "the run continues";
 }
 
+TEST_F(run_store_test, names_an_attempt_whose_driver_was_lost_before_its_line) {
+  {
+    auto store = open().value();
+    ASSERT_TRUE(store->begin_attempt());
+    ASSERT_TRUE(store->finish(run_status_kind::errored,
+                              make_run_error({ec::rank_failed, "why"})));
+  }
+  auto status = run_in_child([&] {
+    (void) arm_failpoint("attempt.state_saved");
+    (void) open().value()->begin_attempt();
+  });
+  ASSERT_TRUE(WIFSIGNALED(status));
+  for (int start : {1, 2}) {
+    ASSERT_TRUE(open());
+    auto end = read_last_attempt(run / "journal.jsonl").value().end;
+    ASSERT_TRUE(end) << "start " << start;
+    EXPECT_EQ(end->kind, "driver_lost");
+    EXPECT_EQ(end->attempt, 1u);
+  }
+  auto lines = bytes_of(run / "journal.jsonl");
+  auto first = lines.find("driver_lost");
+  EXPECT_EQ(lines.find("driver_lost", first + 1), std::string::npos);
+}
+
 TEST_F(run_store_test, reads_manifests_of_the_format_before) {
   {
     auto store = open().value();

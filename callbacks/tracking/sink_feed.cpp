@@ -31,6 +31,15 @@ bool is_end(const tracker_record& x) {
   return std::holds_alternative<run_end_record>(x.content);
 }
 
+/// Whether *hints*, what the loop has set before *next*, are those that a sink
+/// starts with: not as long as only the begin of attempts has come.
+bool are_final(const tracking_hints& hints,
+               const std::optional<tracker_record>& next) {
+  return !hints.project.empty() || !hints.experiment.empty()
+         || !hints.display_name.empty()
+         || (next && !std::holds_alternative<attempt_record>(next->content));
+}
+
 sink_result transient(error reason) {
   return sink_fails(sink_failure::kind::transient, std::move(reason));
 }
@@ -115,11 +124,7 @@ expected<void> sink_feed::read() {
 
 void sink_feed::note_names(const std::optional<tracker_record>& next) {
   auto& hints = reader_->hints();
-  auto has_names = !hints.project.empty() || !hints.experiment.empty()
-                   || !hints.display_name.empty();
-  auto is_other =
-    next && !std::holds_alternative<attempt_record>(next->content);
-  if (!names_ && (has_names || is_other))
+  if (!names_ && are_final(hints, next))
     names_ = hints;
 }
 
@@ -366,10 +371,12 @@ expected<void> sink_feed::save() {
 expected<std::uint64_t> sink_feed::unsent() const {
   TROUPE_TRY(auto offset, reader_ ? reader_->offset() : unread());
   TROUPE_TRY(auto rest, record_reader::open(run_.path, offset, {}, 0));
+  auto waits = reader_ ? awaits_names() : offset == 0;
   for (std::uint64_t count = held_.size();; ++count) {
     TROUPE_TRY(auto record, rest.next());
+    waits = waits && !are_final(rest.hints(), record);
     if (!record)
-      return count;
+      return waits ? 0 : count;
   }
 }
 

@@ -107,8 +107,10 @@ public:
   /// Why the sink takes nothing at present; `ec::none`: it takes records.
   const error& trouble() const noexcept { return trouble_; }
 
-  /// Counts the records that the sink has not taken. Fails if the journal or
-  /// the position cannot be read; a damaged position counts as the beginning.
+  /// Counts the records that the sink has not taken: none in a run that was
+  /// killed before its loop said anything, which the next driver may name.
+  /// Fails if the journal or the position cannot be read; a damaged position
+  /// counts as the beginning.
   expected<std::uint64_t> unsent() const;
 
   /// A sentence on the records that the sink refused, now or earlier; empty:

@@ -155,6 +155,18 @@ TEST_F(sink_feed_test, remembers_no_more_of_the_end_than_of_the_records) {
   EXPECT_THAT(target->ends, ElementsAre(run_status_kind::errored));
 }
 
+TEST_F(sink_feed_test, a_run_that_has_only_begun_has_nothing_to_send) {
+  auto feed = new_feed();
+  drain(feed);
+  attempt = store->begin_attempt().value().attempt; // The driver was killed.
+  EXPECT_EQ(feed.unsent(), 0u);
+  EXPECT_EQ(new_feed().unsent(), 0u);
+  EXPECT_TRUE(target->runs.empty());
+  report_until(1);
+  EXPECT_EQ(feed.unsent(), 3u);
+  EXPECT_EQ(new_feed().unsent(), 3u);
+}
+
 TEST_F(sink_feed_test, starts_without_names_at_the_first_report) {
   auto feed = new_feed();
   drain(feed);

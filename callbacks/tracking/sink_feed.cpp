@@ -68,7 +68,8 @@ sink_feed::pump(clock::time_point now) {
 
 std::optional<sink_feed::clock::time_point>
 sink_feed::pump_once(clock::time_point now) {
-  if (auto ok = read(); !ok)
+  // Those before a record whose file cannot be looked up need not wait for it.
+  if (auto ok = read(); !ok && (held_.empty() || awaits_names()))
     return fail(ok.error(), now);
   if (!is_saved_) {
     if (auto ok = save(); !ok)

@@ -2,6 +2,7 @@
 // and gives up.
 
 #include <algorithm>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <utility>
@@ -9,6 +10,7 @@
 
 #include <gmock/gmock.h>
 
+#include "tests/support/few_descriptors.hpp"
 #include "tests/unit/callbacks/tracking/sink_feed_fixture.hpp"
 
 using namespace troupe;
@@ -237,6 +239,27 @@ TEST_F(sink_feed_test, files_that_cannot_be_read_cost_two_minutes_each) {
   drain(feed);
   EXPECT_THAT(target->indices(), ElementsAre(0));
   EXPECT_LT(now.time_since_epoch(), std::chrono::minutes{10});
+}
+
+TEST_F(sink_feed_test, sends_the_records_before_one_that_cannot_be_looked_up) {
+  report_until(1);
+  auto feed = new_feed();
+  drain(feed);
+  report_until(2);
+  ASSERT_TRUE(store->append_event("tracker_artifact", attempt,
+                                  {{"name", "a"}, {"file", "artifacts/a"}}));
+  std::optional<few_descriptors> none{std::in_place};
+  target->answer = [&](auto) {
+    none.reset();
+    return sink_result{};
+  };
+  auto next = feed.pump(now);
+  none.reset();
+  EXPECT_TRUE(next);
+  EXPECT_EQ(target->indices(), up_to(2));
+  drain(feed);
+  EXPECT_TRUE(
+    std::holds_alternative<logged_artifact>(target->rows.back().content));
 }
 
 TEST_F(sink_feed_test, delivers_nothing_after_a_permanent_failure) {

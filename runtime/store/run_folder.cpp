@@ -393,6 +393,16 @@ void run_folder::release() {
   lock_.reset();
 }
 
+expected<void> run_folder::move_aside(const std::string& name) const {
+  TROUPE_TRY(auto above, held_folder::follow(path().parent_path()));
+  // Before the look at it: what takes the name from then on is not the entry.
+  auto entry = held_entry::open(above, path().filename().string());
+  TROUPE_TRY(auto is_here, folder_.is_at_its_path());
+  if (!is_here)
+    return {};
+  return entry.and_then([&](const held_entry& x) { return x.rename(name); });
+}
+
 expected<std::optional<saved_run>> run_folder::load_state() {
   struct stat found {};
   auto code = folder_.look_up(run_layout::state, found);

@@ -130,6 +130,10 @@ public:
   /// Releases the run: another driver may take it. `check` fails from now on.
   void release();
 
+  /// Gives the folder the name *name* beside its own; does nothing if it no
+  /// longer has that. A run that has taken its name meanwhile keeps it.
+  expected<void> move_aside(const std::string& name) const;
+
   /// Reads `state.json`; nothing if there is none yet.
   expected<std::optional<saved_run>> load_state();
 

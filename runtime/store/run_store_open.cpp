@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "troupe/runtime/run_layout.hpp"
-#include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/storage/file_copy.hpp"
 #include "troupe/runtime/store/journal_reader.hpp"
 #include "troupe/runtime/store/run_recovery.hpp"
@@ -60,7 +59,7 @@ expected<void> remove_finished(const fs::path& storage,
   auto above = folder->path().parent_path();
   auto prefix = concat(replaced_prefix, name, '-');
   TROUPE_TRY_VOID(
-    rename_new(folder->path(), above / fs::unique_path(prefix + "%%%%%%%%")));
+    folder->move_aside(fs::unique_path(prefix + "%%%%%%%%").string()));
   folder.reset();                   // NFS keeps what is open.
   boost::system::error_code failed; // What is left does no harm.
   for (fs::directory_iterator i{above, failed}, end; !failed && i != end;

@@ -226,6 +226,20 @@ TEST_F(run_folder_test, makes_names_durable_that_a_killed_start_has_left) {
     << folder.error().message;
 }
 
+// Two drivers that replace a finished run at once.
+TEST_F(run_folder_test, moves_no_run_aside_that_has_taken_its_name) {
+  auto first = run_folder::open(storage.path(), "r").value();
+  fs::rename(run, storage / "by another");
+  EXPECT_TRUE(first->move_aside("aside"));
+  auto second = run_folder::open(storage.path(), "r").value();
+  EXPECT_TRUE(first->move_aside("aside"));
+  EXPECT_EQ(files_in(storage.path()),
+            (std::vector<std::string>{"by another", "r"}));
+  EXPECT_TRUE(second->move_aside("aside"));
+  EXPECT_EQ(files_in(storage.path()),
+            (std::vector<std::string>{"aside", "by another"}));
+}
+
 // A killed start had made the folder above.
 TEST_F(run_folder_test, makes_no_folder_in_one_whose_name_is_not_durable) {
   auto above = storage / "above";

@@ -114,11 +114,13 @@ expected<storage_content> look_into(const fs::path& path) {
       result.strange.push_back({entry, what.error()});
       continue;
     }
-    if (!what->is_folder() || name == run_layout::mlflow_tree
-        || is_replaced_run(name))
+    if (!what->is_folder() || is_replaced_run(name))
       continue;
     auto run = is_run(entry);
     auto sweep = is_sweep(entry);
+    auto is_ours = run && sweep && (*run || *sweep);
+    if (name == run_layout::mlflow_tree && !is_ours)
+      continue;
     if (!run || !sweep)
       result.strange.push_back({entry, run ? sweep.error() : run.error()});
     else if (*run)

@@ -239,6 +239,16 @@ class LsTest(CommandLineTest):
         self.runs.copy(whole, ".replaced-digits")  # which may be a name
         self.assertEqual(sorted(self.listed()), [".replaced-digits", "digits"])
 
+    def test_the_folder_of_mlflow_is_not_listed_but_a_run_of_its_name_is(self):
+        self.runs.make("digits")
+        tree = self.storage / "mlruns"
+        (tree / "0").mkdir(parents=True)
+        listed = troupe_json("ls", self.storage)
+        self.assertEqual([[x["name"] for x in listed["runs"]], listed["strange"]], [["digits"], []])
+        shutil.rmtree(tree)
+        self.runs.make("mlruns")
+        self.assertEqual(sorted(self.listed()), ["digits", "mlruns"])
+
     def test_a_newer_format_is_named(self):
         whole = self.runs.make("digits")
         for file, change in (("run.json", {"format": 2}), ("state.json", {"format": 9})):

@@ -258,12 +258,9 @@ void worker_group_state::kill(int rank) {
   after(limit, [this, rank, limit] {
     if (attempt->tracker.gone(rank))
       return;
-    auto& tracker = attempt->tracker;
-    if (!tracker.loop_over(rank))
-      tracker.lost(rank,
-                   concat("its process was still there ", duration_text(limit),
-                          " after it was killed; it is left behind"));
-    tracker.give_up(rank);
+    attempt->tracker.leave_behind(
+      rank, concat("its process was still there ", duration_text(limit),
+                   " after it was killed; it is left behind"));
     // The next attempt must not wait for it: no one kills it there.
     if (is_elsewhere(rank) && args.abandon)
       args.abandon(hosts.name(hosts.host_with(rank)));
@@ -306,6 +303,12 @@ attempt_failed worker_group_state::how_it_failed() {
   auto& a = *attempt;
   attempt_failed result{a.number, a.started || a.tracker.loop_failed(),
                         a.end_reason, a.tracker.failures()};
+  auto& left_behind = a.tracker.left_behind();
+  result.ranks.insert(left_behind.begin(), left_behind.end());
+  if (!a.tracker.failed()) { // They did not end when they were killed (AT-5).
+    result.left_for = how_it_ended().left_for;
+    return result;
+  }
   result.left_for = a.excuses.excuse(failed_ranks());
   if (result.left_for.empty())
     result.left_for = leave_hosts_out(result.started);
@@ -340,7 +343,7 @@ void worker_group_state::check_over() {
   auto& a = *attempt;
   tell_hosts(attempt_over{a.number});
   answer_store({ec::stopped, "the attempt is over"});
-  if (a.tracker.failed())
+  if (a.tracker.failed() || !a.tracker.left_behind().empty())
     send(self, driver, how_it_failed());
   else
     send(self, driver, how_it_ended());

@@ -126,6 +126,14 @@ void attempt_tracker::give_up(int rank) {
   at(rank).gone = true;
 }
 
+void attempt_tracker::leave_behind(int rank, std::string why) {
+  using kind = rank_failure::kind_type;
+  if (!loop_over(rank))
+    left_behind_.emplace(
+      rank, completed(rank, {kind::lost, 0, std::move(why), 0, {}}));
+  give_up(rank);
+}
+
 bool attempt_tracker::all_ready() const noexcept {
   return std::ranges::all_of(ranks_, &rank_state::ready);
 }
@@ -161,12 +169,17 @@ std::vector<int> attempt_tracker::ranks_without(bool rank_state::*flag) const {
 }
 
 void attempt_tracker::fail(int rank, rank_failure failure) {
-  auto& x = at(rank);
+  // The first one counts.
+  failures_.emplace(rank, completed(rank, std::move(failure)));
+}
+
+rank_failure attempt_tracker::completed(int rank, rank_failure failure) const {
+  auto& x = ranks_.at(static_cast<std::size_t>(rank));
   // The text goes to the journal, the page and the console.
   failure.what = redacted(failure.what);
   failure.pid = x.pid;
   failure.host = x.host;
-  failures_.emplace(rank, std::move(failure)); // the first one counts
+  return failure;
 }
 
 } // namespace troupe::internal

@@ -20,6 +20,8 @@ namespace troupe::internal {
 ///   AT-3  The attempt is over once every rank that was launched is gone.
 ///   AT-4  A rank whose loop failed because of other ranks does not count as a
 ///         failure if another rank does.
+///   AT-5  A rank that does not end when it is killed is not the reason why the
+///         attempt ended.
 class attempt_tracker {
 public:
   explicit attempt_tracker(int world_size);
@@ -47,8 +49,12 @@ public:
   void timed_out(int rank, std::string what);
 
   /// Counts *rank* as gone although it is still there: a thread, which cannot
-  /// be killed, or a process that does not end when it is.
+  /// be killed, or a process of a host that is lost.
   void give_up(int rank);
+
+  /// The same for a process that does not end when it is killed (AT-5); *why*
+  /// names that.
+  void leave_behind(int rank, std::string why);
 
   /// From now on ranks end because they are asked to, except for those that
   /// have *ended* already, whatever cause is known of them later.
@@ -81,6 +87,11 @@ public:
 
   const std::map<int, rank_failure>& failures() const noexcept {
     return failures_;
+  }
+
+  /// Ranks that were left behind, unless their loops were over.
+  const std::map<int, rank_failure>& left_behind() const noexcept {
+    return left_behind_;
   }
 
   /// Ranks that were not ready yet, in order.
@@ -119,9 +130,11 @@ private:
   rank_state& at(int rank);
   std::vector<int> ranks_without(bool rank_state::*flag) const;
   void fail(int rank, rank_failure failure);
+  rank_failure completed(int rank, rank_failure failure) const;
 
   std::vector<rank_state> ranks_;
   std::map<int, rank_failure> failures_;
+  std::map<int, rank_failure> left_behind_;
   std::map<int, error> secondary_; ///< By rank: what its loop failed for.
   bool end_ordered_ = false;
 };

@@ -8,6 +8,7 @@
 namespace troupe::internal::test {
 
 using testing::HasSubstr;
+using testing::Not;
 
 // Both freeze in the same second, but the network breaks for one of them.
 TEST_F(elastic_group_test, two_hosts_lost_at_once_do_not_count_as_a_failure) {
@@ -31,6 +32,33 @@ TEST_F(elastic_group_test,
   ranks.kill(0, SIGKILL);
   third.kill(2, SIGKILL);
   expect_excused(1, kind::signal);
+}
+
+// Such as one that writes a large checkpoint to a slow disk.
+TEST_F(elastic_group_test,
+       a_rank_that_stays_as_another_host_is_lost_is_not_a_failure) {
+  start_three();
+  lose(second.agent);
+  third.kill(2, SIGKILL);
+  for (int i = 0; i < 11; ++i) {
+    pass_seconds(1);
+    tick(2, 2);
+  }
+  EXPECT_EQ(failure_of(1).kind, kind::lost);
+  expect_excused(0, kind::lost);
+}
+
+TEST_F(elastic_group_test, a_rank_that_stays_excuses_no_other) {
+  start_three();
+  second.kill(1, SIGSEGV);
+  third.kill(2, SIGKILL);
+  for (int i = 0; i < 11; ++i) {
+    pass_seconds(1);
+    tick(1, 1);
+    tick(2, 2);
+  }
+  EXPECT_EQ(failure_of(0).kind, kind::lost);
+  expect_counts();
 }
 
 // A limit that is shorter than the time until a silent host is lost.
@@ -101,6 +129,28 @@ TEST_F(elastic_group_test, leaves_a_host_out_that_cannot_start_ranks) {
     tick(2, 2);
   }
   EXPECT_TRUE(report_both(0, "c0")->value->stop) << "it is tried again";
+}
+
+TEST_F(elastic_group_test, leaves_a_host_out_while_a_rank_elsewhere_stays) {
+  start_three();
+  ranks.kill(0, SIGSEGV);
+  second.kill(1, SIGKILL);
+  third.kill(2, SIGKILL);
+  begin(4);
+  ranks.rise(0);
+  second.rise(1);
+  third.launcher->fail(2, {ec::spawn, "no more processes"});
+  system.settle();
+  second.kill(1, SIGKILL);
+  for (int i = 0; i < 11; ++i) {
+    pass_seconds(1);
+    tick(1, 1);
+    tick(2, 2);
+  }
+  ASSERT_EQ(record->failed.size(), 2u);
+  EXPECT_TRUE(record->failed[1].ranks.contains(0));
+  EXPECT_THAT(record->failed[1].left_for, HasSubstr("no more processes"));
+  EXPECT_THAT(record->failed[1].left_for, Not(HasSubstr("left behind")));
 }
 
 // Before that, the program may be the cause.

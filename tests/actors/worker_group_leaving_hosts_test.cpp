@@ -127,6 +127,21 @@ TEST_F(joining_host_test, a_rank_that_cannot_be_killed_is_left_with_its_host) {
   EXPECT_THAT(abandoned, ElementsAre("h1"));
 }
 
+TEST_F(joining_host_test, a_rank_that_stays_on_another_host_has_not_failed) {
+  played_ranks theirs{system};
+  start_with(theirs);
+  notice(20'000);
+  pass_alive(15, 1);
+  theirs.obey(1);
+  pass_alive(5, 1);
+  EXPECT_EQ(ranks.launcher->killed, std::vector{0});
+  pass_alive(9, 1);
+  EXPECT_TRUE(record->failed.empty());
+  pass_seconds(1);
+  EXPECT_EQ(failure_of(0).kind, kind::lost);
+  EXPECT_THAT(record->failed[0].left_for, HasSubstr("host h1 is about to"));
+}
+
 TEST_F(joining_host_test, a_failure_while_a_host_leaves_is_one) {
   played_ranks theirs{system};
   start_with(theirs);

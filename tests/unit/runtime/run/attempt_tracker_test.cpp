@@ -241,6 +241,21 @@ TEST_F(attempt_tracker_test, a_thread_that_stays_is_given_up) {
   EXPECT_FALSE(tracker.failed());
 }
 
+TEST_F(attempt_tracker_test, AT_5_a_process_that_stays_is_not_the_cause) {
+  rise_all();
+  kill(2, SIGSEGV);
+  tracker.loop_ended(1, {}, false);
+  tracker.order_end();
+  for (int rank : {0, 1})
+    tracker.leave_behind(rank, "still there");
+  EXPECT_TRUE(tracker.all_gone());
+  EXPECT_EQ(tracker.failures().size(), 1u);
+  EXPECT_EQ(failure_of(2).code, SIGSEGV);
+  ASSERT_EQ(tracker.left_behind().size(), 1u) << "the loop of rank 1 was over";
+  EXPECT_EQ(tracker.left_behind().at(0),
+            (rank_failure{kind::lost, 0, "still there", 100, "here"}));
+}
+
 TEST_F(attempt_tracker_test,
        shows_no_secret_that_was_cut_off_in_a_termination_message) {
   ::setenv("HF_TOKEN", "planted-secret", 1);

@@ -123,7 +123,7 @@ void worker_group_state::after(std::chrono::milliseconds limit,
 
 void worker_group_state::watch_start() {
   after(args.plan.start_timeout, [this] {
-    if (attempt->started)
+    if (attempt->started || attempt->tracker.end_ordered())
       return;
     auto limit = duration_text(args.plan.start_timeout);
     for (auto rank : attempt->tracker.not_ready())

@@ -133,6 +133,8 @@ struct worker_group_state {
     cause_search causes;
     bool started = false;
     clock::time_point begun; ///< When its hosts were asked to start ranks.
+    /// When its ranks were to end: at once if one was over a limit.
+    std::optional<clock::time_point> end_ordered;
     std::map<rendezvous_table::waiter_id, pending_get> getters;
     std::map<rendezvous_table::waiter_id, wait_promise> waiters;
     rendezvous_table::waiter_id next_waiter = 0;

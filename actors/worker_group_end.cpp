@@ -211,6 +211,7 @@ void worker_group_state::end_all(const error& reason,
   auto& a = *attempt;
   a.tracker.order_end();
   a.end_reason = reason;
+  a.end_ordered = self->clock().now();
   tell_hosts(end_ranks{a.number, reason});
   // Later: agents look which of their ranks wait.
   answer_store(reason);
@@ -293,8 +294,8 @@ worker_group_state::failed_ranks() const {
     auto exit = attempt->exits.find(rank);
     auto exited =
       exit != attempt->exits.end() ? std::optional{exit->second} : std::nullopt;
-    result.push_back(
-      {hosts.host_with(rank), failure.kind, failure.code, ended, exited});
+    result.push_back({hosts.host_with(rank), failure.kind, failure.code, ended,
+                      exited, attempt->end_ordered});
   }
   return result;
 }

@@ -16,9 +16,10 @@ bool is_loss(const loss_excuses::failed_rank& x, bool is_lost) {
              && (x.code == SIGKILL || x.code == SIGTERM));
 }
 
-/// When the rank ended, if that may follow from the loss of another host. A
-/// loop meets it in an exception; a watchdog of its libraries may end the
-/// process instead.
+/// When the rank ended or was over a limit, if that may follow from the loss of
+/// another host. A loop meets it in an exception; a watchdog of its libraries
+/// may end the process instead. Or the rank waits for data of that host while
+/// others, which have theirs, wait for both.
 std::optional<loss_excuses::time_point>
 end_of(const loss_excuses::failed_rank& x) {
   switch (x.kind) {
@@ -28,6 +29,8 @@ end_of(const loss_excuses::failed_rank& x) {
     case kind::signal:
     case kind::thread_exception:
       return x.process_ended;
+    case kind::timeout:
+      return x.timed_out;
     default:
       return std::nullopt;
   }

@@ -22,9 +22,10 @@ namespace troupe::internal {
 ///   LE-2  A rank on such a host is excused if it is lost, was ended by SIGKILL
 ///         or SIGTERM, or took longer than a limit and the host is lost: an
 ///         exception or a crash is its own.
-///   LE-3  Once a host with ranks is lost, each exception and each end of a
-///         process since its last sign is excused, on every host, also one that
-///         becomes known after the loss.
+///   LE-3  Once a host with ranks is lost, each exception, each end of a
+///   process
+///         and each limit that is exceeded since its last sign is excused, on
+///         every host, also one that becomes known after the loss.
 ///   LE-4  One failure without an excuse makes the attempt count.
 class loss_excuses {
 public:
@@ -36,6 +37,7 @@ public:
     int code = 0; ///< As in `rank_failure`.
     std::optional<time_point> loop_ended;
     std::optional<time_point> process_ended;
+    std::optional<time_point> timed_out; ///< When it was over a limit.
   };
 
   explicit loss_excuses(bool is_elastic = false) : is_elastic_(is_elastic) {}

@@ -61,31 +61,51 @@ TEST_F(elastic_group_test, a_rank_that_stays_excuses_no_other) {
   expect_counts();
 }
 
-// A limit that is shorter than the time until a silent host is lost.
-TEST_F(elastic_group_test, a_limit_that_a_lost_host_exceeds_is_not_a_failure) {
-  plan.report_timeout = ms{5000};
-  host_limits limits{.join = ms{1500}, .lost_after = ms{40'000}};
-  limits.min_ranks = 2;
-  spawn_group({{{"", 0, 1, 1}, {"", 1, 1, 1}, {"", 2, 1, 1}},
-               own_facts(),
-               limits,
-               "10.0.0.1 port 7"});
-  start_three();
-  system.hold(second.agent);
+/// A limit is shorter than the time until a silent host is lost. The second
+/// host is silent.
+class early_limit_test : public elastic_group_test {
+protected:
+  early_limit_test() {
+    plan.report_timeout = ms{5000};
+    host_limits limits{.join = ms{1500}, .lost_after = ms{40'000}};
+    limits.min_ranks = 2;
+    spawn_group({{{"", 0, 1, 1}, {"", 1, 1, 1}, {"", 2, 1, 1}},
+                 own_facts(),
+                 limits,
+                 "10.0.0.1 port 7"});
+    start_three();
+    system.hold(second.agent);
+  }
+
+  /// Ranks end for the limit, and then the second host is lost.
+  void exceed_limit() {
+    for (int i = 0; i < 39 && !ranks.asked_to_end(0); ++i) {
+      pass_seconds(1);
+      tick(2, 2);
+    }
+    ranks.kill(0, SIGKILL);
+    third.kill(2, SIGKILL);
+    EXPECT_TRUE(record->failed.empty());
+    for (int i = 0; i < 40 && record->failed.empty(); ++i) {
+      pass_seconds(1);
+      tick(2, 2);
+    }
+  }
+};
+
+TEST_F(early_limit_test, that_a_lost_host_exceeds_is_not_a_failure) {
   ranks.report(0, 0);
   third.report(2, 0);
-  for (int i = 0; i < 39 && !ranks.asked_to_end(0); ++i) {
-    pass_seconds(1);
-    tick(2, 2);
-  }
-  ranks.kill(0, SIGKILL);
-  third.kill(2, SIGKILL);
-  EXPECT_TRUE(record->failed.empty());
-  for (int i = 0; i < 40 && record->failed.empty(); ++i) {
-    pass_seconds(1);
-    tick(2, 2);
-  }
+  exceed_limit();
   expect_excused(1, kind::timeout);
+}
+
+// Rank 2 waits for data of the lost host.
+TEST_F(early_limit_test, that_ranks_of_other_hosts_exceed_for_it_is_none) {
+  ranks.report(0, 0);
+  exceed_limit();
+  expect_excused(1, kind::timeout);
+  expect_excused(2, kind::timeout);
 }
 
 // The order to start ranks comes back as an error, too.

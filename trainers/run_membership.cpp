@@ -12,6 +12,7 @@
 #include "troupe/actors/protocol/error_code.hpp"
 #include "troupe/actors/transport/connect.hpp"
 #include "troupe/actors/transport/network_thread.hpp"
+#include "troupe/runtime/config/scaling_config.hpp"
 #include "troupe/runtime/hosts/network_addresses.hpp"
 #include "troupe/runtime/rank_logs.hpp"
 #include "troupe/runtime/run_layout.hpp"
@@ -217,6 +218,7 @@ expected<Answer> run_membership::ask(int stop, Message... message) {
 expected<void> run_membership::take_place(agent_facts facts, first_look& look,
                                           int stop) {
   facts.clock_ms = unix_ms(std::chrono::system_clock::now());
+  facts.gpus = static_cast<int>(local_resources().gpus);
   TROUPE_TRY(auto accepted, ask<host_accepted>(
                               stop, agent_hello{facts},
                               caf::actor_cast<caf::strong_actor_ptr>(agent_)));
@@ -237,7 +239,7 @@ expected<void> run_membership::take_place(agent_facts facts, first_look& look,
 
 // All places are taken while the driver does not know yet that this host has
 // lost its power, and come back. An attempt that begins while this host is
-// checked has another token.
+// checked has another token. GPUs may show late after a boot.
 expected<void> run_membership::find_place(const agent_facts& facts, int stop) {
   auto deadline = std::chrono::steady_clock::now() + join_patience;
   auto is_waiting = false;

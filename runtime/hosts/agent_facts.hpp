@@ -32,7 +32,8 @@ TROUPE_INSPECT(agent_facts, incarnation, host, boot, address, driver_address,
                cores, gpus, build_id, libraries, version, clock_ms, launch)
 
 /// Whether an agent that cannot have a place because of *x* asks again: all are
-/// taken, the storage shows an attempt late, or fails.
+/// taken, its GPUs or the storage's latest attempt may show late, or the
+/// storage fails.
 inline bool asks_again(const error& x) noexcept {
   return x.code == ec::conflict || x.code == ec::storage;
 }

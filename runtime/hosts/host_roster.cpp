@@ -258,7 +258,13 @@ expected<std::size_t> host_roster::admit(const agent_facts& x, time_point now,
   if (host && !problem) {
     room =
       room_on(x, *host < all().size() ? at(*host).planned : slots_of_guest());
-    if (room.ranks == 0 && !room.shortage.empty())
+    auto lacks_room = room.ranks == 0 && !room.shortage.empty();
+    // A host that has just booted may not show its GPUs yet.
+    if (lacks_room && was_here(*host, x)) {
+      states_.on_problem(*host, room.shortage);
+      return failure(ec::conflict, std::move(room.shortage));
+    }
+    if (lacks_room)
       problem = {ec::invalid_config, room.shortage};
   }
   // Another agent may be launched on the host of an unfit guest.

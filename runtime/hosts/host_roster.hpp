@@ -62,8 +62,9 @@ public:
 
   /// The host that the agent *x* is assigned, the same if it asks again.
   /// `ec::invalid_config` if it can never have one, `ec::conflict` if all are
-  /// taken, `ec::stopped` if another launch has replaced its own. What follows
-  /// from a refusal is added to *decisions*.
+  /// taken, or if it has been here and lacks what its ranks claim, such as GPUs
+  /// that show late after a boot, `ec::stopped` if another launch has replaced
+  /// its own. What follows from a refusal is added to *decisions*.
   expected<std::size_t> admit(const agent_facts& x, time_point now,
                               host_decisions& decisions);
 
@@ -203,6 +204,11 @@ private:
   bool has_host(std::size_t host, std::uint64_t incarnation) const {
     return host > 0 && host < all().size()
            && at(host).incarnation == incarnation;
+  }
+  /// Whether an agent of the same machine has checked *host* before.
+  bool was_here(std::size_t host, const agent_facts& x) const {
+    return host < all().size() && at(host).was_here
+           && at(host).own_name == x.host;
   }
   expected<std::size_t> host_for(const agent_facts& x) const;
   expected<std::size_t> host_for_launched(const agent_facts& x) const;

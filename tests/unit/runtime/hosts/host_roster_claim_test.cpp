@@ -87,6 +87,15 @@ TEST_F(claim_roster_test, a_host_that_comes_back_with_more_has_more_ranks) {
   EXPECT_EQ(roster.shortage(1), "");
 }
 
+TEST_F(claim_roster_test, another_machine_with_too_little_is_refused_for_good) {
+  ASSERT_EQ(admit(with("h1", 1, 2)).value(), 1u);
+  roster.checked(1, 1, {}, now);
+  roster.gone(1, 1, "lost", now);
+  ASSERT_EQ(admit(with("h2", 2, 1)).value(), 2u);
+  EXPECT_EQ(admit(with("h3", 3, 0)).error().code, ec::invalid_config);
+  EXPECT_EQ(admit(with("h1", 4, 0)).error().code, ec::conflict);
+}
+
 TEST_F(claim_roster_test, hosts_that_have_equally_many_ranks_have_all_or_none) {
   make(2, {2, 2, 2}, 2);
   auto refused = admit(with("h1", 1, 1));

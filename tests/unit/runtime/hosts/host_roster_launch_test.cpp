@@ -129,6 +129,29 @@ TEST_F(launched_roster_test, gives_up_no_host_that_may_mount_its_storage_late) {
   EXPECT_THAT(missing(), HasSubstr("h1: no such folder"));
 }
 
+TEST_F(launched_roster_test, gives_up_no_host_whose_gpus_may_show_late) {
+  host_limits limits{.join = std::chrono::milliseconds{500}};
+  limits.claim = {0, 1};
+  auto own = facts(100, "h0");
+  own.gpus = 1;
+  launch(1, limits, own);
+  auto x = launched(launches[0], 7);
+  x.gpus = 1;
+  ASSERT_TRUE(admit(x));
+  roster.checked(1, 7, {}, now);
+  roster.gone(1, 7, "lost", now);
+  now += std::chrono::seconds{1};
+  roster.gather(now);
+  auto again = launched(roster.at(1).launch, 8);
+  auto refused = admit(again);
+  ASSERT_FALSE(refused);
+  EXPECT_TRUE(asks_again(refused.error()));
+  EXPECT_THAT(last, IsEmpty());
+  EXPECT_THAT(missing(), HasSubstr("h1: 1 worker asks for 1 gpus"));
+  again.gpus = 1;
+  EXPECT_EQ(admit(again).value(), 1u);
+}
+
 TEST_F(launched_roster_test, names_the_last_cause_why_a_host_is_given_up) {
   ASSERT_TRUE(admit(launched(launches[0], 7)));
   last = roster.checked(1, 7, {ec::storage, "full"}, now).value();

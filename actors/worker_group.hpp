@@ -177,7 +177,8 @@ struct worker_group_state {
   void give_up_gathering(const too_few_hosts& x);
   /// The agent of another host is gone.
   void agent_gone(std::size_t host, const caf::error& reason);
-  void lose_ranks_of(std::size_t host, const std::string& why);
+  /// Returns whether one of them has failed for that.
+  bool lose_ranks_of(std::size_t host, const std::string& why);
   void note(std::string text) const {
     if (args.note)
       args.note(std::move(text));
@@ -203,8 +204,9 @@ struct worker_group_state {
   void disconnected(const rank_disconnected& x);
   /// An agent is gone, and its ranks with it. The group ends with the only one.
   void agent_lost(const caf::down_msg& x);
-  /// Counts *rank* as failed unless it is gone, or ends by order.
-  void lose(int rank, std::string why);
+  /// Counts *rank* as failed unless it is gone, or ends by order. Returns
+  /// whether it does.
+  bool lose(int rank, std::string why);
   /// The loop of *rank* is over: kills what is still there of it after a while.
   void watch_exit(int rank);
   /// Ends the ranks, if there are any, and then the actor and its agents. The

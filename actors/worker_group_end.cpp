@@ -130,26 +130,29 @@ void worker_group_state::agent_lost(const caf::down_msg& x) {
   }
 }
 
-void worker_group_state::lose_ranks_of(std::size_t host,
+bool worker_group_state::lose_ranks_of(std::size_t host,
                                        const std::string& why) {
   auto first = hosts.at(host).first_rank;
   auto end = first + hosts.at(host).ranks;
+  auto has_failed = false;
   for (int rank = first; rank < end; ++rank) {
     if (!attempt || attempt->tracker.gone(rank))
       continue;
     if (!attempt->tracker.loop_over(rank)) // Else only its exit is missing.
-      lose(rank, why);
+      has_failed = lose(rank, why) || has_failed;
     if (attempt) // It is over if that gave all ranks up.
       attempt->tracker.give_up(rank);
   }
   check_over();
+  return has_failed;
 }
 
-void worker_group_state::lose(int rank, std::string why) {
+bool worker_group_state::lose(int rank, std::string why) {
   if (attempt->tracker.gone(rank) || attempt->tracker.end_ordered())
-    return;
+    return false;
   attempt->tracker.lost(rank, std::move(why));
   on_failure();
+  return true;
 }
 
 // -- the end of the attempt

@@ -211,12 +211,10 @@ void worker_group_state::lose(const host_lost& x) {
   auto had_ranks = has_begun && hosts.at(x.host).ranks > 0;
   if (had_ranks && args.abandon)
     args.abandon(name);
-  auto has_ranks = attempt && had_ranks;
-  if (!has_ranks) // Else their failure says so.
-    note(why);
   if (attempt)
-    attempt->excuses.lost(x, why, has_ranks);
-  lose_ranks_of(x.host, why);
+    attempt->excuses.lost(x, why, had_ranks);
+  if (!lose_ranks_of(x.host, why)) // Else their failure says so.
+    note(why);
   note_room();
 }
 

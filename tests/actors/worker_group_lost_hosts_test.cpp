@@ -18,6 +18,7 @@ TEST_F(joining_host_test, a_lost_host_ends_the_attempt_and_the_next_waits) {
   lose();
   ranks.exit(0);
   EXPECT_EQ(failure_of(1).kind, kind::lost);
+  EXPECT_THAT(notes, Not(HasSubstr("is lost"))) << "the driver shows it";
   send_anonymous(ranks.group, start_attempt{4, {}, 0}, driver);
   system.settle();
   EXPECT_EQ(ranks.launcher->launched.size(), 1u);
@@ -135,11 +136,23 @@ TEST_F(joining_host_test, a_host_lost_after_its_loops_returned_costs_nothing) {
   start_with(theirs);
   theirs.end_loop(1);
   lose();
+  EXPECT_THAT(notes, HasSubstr("host h1 is lost"));
   EXPECT_FALSE(ranks.asked_to_end(0));
   ranks.finish(0);
   EXPECT_TRUE(record->failed.empty());
   ASSERT_EQ(record->ended.size(), 1u);
   EXPECT_FALSE(record->ended[0].stopped);
+}
+
+// Its ranks fail for nothing that the driver could show.
+TEST_F(joining_host_test, says_that_a_host_is_lost_while_its_ranks_end) {
+  played_ranks theirs{system};
+  start_with(theirs);
+  stop();
+  lose();
+  EXPECT_THAT(notes, HasSubstr("host h1 is lost"));
+  ranks.obey(0);
+  EXPECT_EQ(record->ended.size(), 1u);
 }
 
 // Such as a process that a rank has forked there into a session of its own.

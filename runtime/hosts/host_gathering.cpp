@@ -23,6 +23,7 @@ std::vector<std::size_t> host_states::usable() const {
 host_decisions host_states::on_start_failed(std::set<std::size_t> failed,
                                             time_point begun, time_point now) {
   host_decisions out;
+  skip_standstill(now); // The check may come after this.
   // An agent that has come since had no ranks.
   std::erase_if(failed, [this](std::size_t i) {
     auto state = state_behind(hosts_[i]);
@@ -33,7 +34,8 @@ host_decisions host_states::on_start_failed(std::set<std::size_t> failed,
                 [&failed](std::size_t i) { return failed.contains(i); });
   if (failed.contains(0) || !are_enough(others.size(), slots_of(others)))
     return out;
-  auto lasted = std::chrono::duration_cast<duration>(now - begun);
+  auto lasted =
+    std::chrono::duration_cast<duration>(now - begun - stopped_in_attempt_);
   for (auto i : failed) {
     auto& x = hosts_[i];
     auto pause = std::max(left_out_delay.after(++x.failed_starts), 10 * lasted);

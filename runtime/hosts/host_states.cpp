@@ -205,6 +205,7 @@ void host_states::let_go(std::size_t host, time_point now,
 }
 
 void host_states::on_attempt_started(const std::vector<std::size_t>& hosts) {
+  stopped_in_attempt_ = {};
   for (auto i : hosts) {
     auto& x = hosts_[i];
     auto& state = state_behind(x);
@@ -367,6 +368,7 @@ void host_states::skip_standstill(time_point now) {
     return;
   stopped_ = stopped;
   stopped_until_ = now;
+  stopped_in_attempt_ += gap;
   for (auto& x : hosts_) {
     x.heard = std::min(now, x.heard + gap);
     x.launched = std::min(now, x.launched + gap);

@@ -390,6 +390,7 @@ private:
   std::optional<time_point> checked_;
   duration stopped_{0};        ///< The longest of the latest standstills, ...
   time_point stopped_until_{}; ///< ... which were over by then.
+  time_point::duration stopped_in_attempt_{0}; ///< The latest one.
 };
 
 } // namespace troupe::internal

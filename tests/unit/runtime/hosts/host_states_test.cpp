@@ -237,6 +237,19 @@ TEST_F(host_states_test, a_long_failed_attempt_keeps_its_host_out_for_longer) {
               ElementsAre("left out 2 for 300"));
 }
 
+TEST_F(host_states_test, the_drivers_standstill_keeps_no_host_out_for_longer) {
+  for (auto is_noticed : {true, false}) {
+    serve(3, {.min_ranks = 2});
+    auto begun = now;
+    pass(seconds{2}, {0, 1, 2});
+    now += std::chrono::hours{1};
+    if (is_noticed)
+      states->check(now);
+    EXPECT_THAT(to_lines(states->on_start_failed({2}, begun, now)),
+                ElementsAre("left out 2 for 1"));
+  }
+}
+
 // It may be silent for a moment while a report of its ranks is stored.
 TEST_F(host_states_test, HS_6_knows_the_reports_of_a_silent_host) {
   serve(3, {.min_ranks = 2});

@@ -374,7 +374,7 @@ host_roster::shares_on(const std::vector<std::size_t>& hosts,
                        const world_range& world) const {
   std::vector<world_candidate> candidates;
   for (auto i : hosts)
-    candidates.push_back({i, at(i).room.ranks});
+    candidates.push_back({i, at(i).room.ranks, at(i).failed_starts > 0});
   return plan_world(candidates, world, all().size());
 }
 

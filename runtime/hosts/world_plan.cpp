@@ -7,21 +7,26 @@ namespace troupe::internal {
 std::vector<host_share>
 plan_world(const std::vector<world_candidate>& candidates,
            const world_range& range, std::size_t count) {
-  std::vector<int> slots;
-  auto left = range.max;
-  for (auto& host : candidates) {
-    auto mine = host.slots;
-    if (range.per_host > 0) {
-      mine =
-        mine >= range.per_host && left >= range.per_host ? range.per_host : 0;
-      left -= mine;
-    }
-    slots.push_back(mine);
-  }
-  auto ranks = deal_ranks(slots, range.max);
   std::vector<host_share> result(count, host_share{0, 0});
-  for (std::size_t i = 0; i < candidates.size(); ++i)
-    result[candidates[i].host].ranks = ranks[i];
+  auto left = range.max;
+  for (auto is_last : {false, true}) {
+    std::vector<int> slots;
+    auto open = left;
+    for (auto& host : candidates) {
+      auto mine = host.is_last == is_last ? host.slots : 0;
+      if (range.per_host > 0) {
+        mine =
+          mine >= range.per_host && open >= range.per_host ? range.per_host : 0;
+        open -= mine;
+      }
+      slots.push_back(mine);
+    }
+    auto ranks = deal_ranks(slots, left);
+    for (std::size_t i = 0; i < candidates.size(); ++i) {
+      result[candidates[i].host].ranks += ranks[i];
+      left -= ranks[i];
+    }
+  }
   if (number_ranks(result) < range.min)
     return {};
   return result;

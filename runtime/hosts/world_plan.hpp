@@ -11,6 +11,7 @@ namespace troupe::internal {
 struct world_candidate {
   std::size_t host = 0; ///< Its number among all hosts of the run.
   int slots = 0;        ///< Most ranks; 0: none.
+  bool is_last = false; ///< It gets only ranks for which others have no slots.
 };
 
 /// How large a world may be.

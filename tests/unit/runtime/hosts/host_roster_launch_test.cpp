@@ -210,7 +210,9 @@ TEST_F(guest_roster_test, a_host_that_is_left_out_keeps_no_guest_away) {
   now += std::chrono::minutes{1};
   roster.check(now);
   EXPECT_THAT(roster.usable(), testing::ElementsAre(0u, 1u, 2u, 3u));
-  EXPECT_EQ(ranks_in(roster.shares_on(roster.usable(), {2, 6})), 6);
+  auto shares = roster.shares_on(roster.usable(), {2, 6});
+  EXPECT_EQ(ranks_in(shares), 6);
+  EXPECT_EQ(shares[2].ranks, 0) << "it is a spare";
 }
 
 TEST_F(guest_roster_test, a_guest_on_a_host_of_the_run_ends_its_launch) {

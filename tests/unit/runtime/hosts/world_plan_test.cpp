@@ -41,6 +41,19 @@ TEST(world_plan_test, each_host_may_have_the_same_number_of_ranks) {
                           host_share{4, 0}));
 }
 
+TEST(world_plan_test, the_last_hosts_have_what_the_others_leave) {
+  EXPECT_THAT(
+    plan_world({{0, 2}, {1, 2, true}, {2, 2}}, {2, 4}, 3),
+    ElementsAre(host_share{0, 2}, host_share{2, 0}, host_share{2, 2}));
+  EXPECT_THAT(
+    plan_world({{0, 2}, {1, 2, true}, {2, 2}}, {2, 5}, 3),
+    ElementsAre(host_share{0, 2}, host_share{2, 1}, host_share{3, 2}));
+  world_range same_on_each{2, 4, 2};
+  EXPECT_THAT(
+    plan_world({{0, 4}, {1, 4, true}, {2, 4}}, same_on_each, 3),
+    ElementsAre(host_share{0, 2}, host_share{2, 0}, host_share{2, 2}));
+}
+
 TEST(world_plan_test, a_driver_without_ranks_gets_none) {
   EXPECT_THAT(plan_world({{0, 0}, {1, 2}}, {1, 2}, 2),
               ElementsAre(host_share{0, 0}, host_share{0, 2}));

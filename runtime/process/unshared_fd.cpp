@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <mutex>
 #include <new>
 #include <vector>
 
@@ -15,9 +16,16 @@ namespace {
 
 /// The numbers of all `unshared_fd`s of this process.
 struct unshared_numbers {
-  std::mutex pause; ///< Of a `fork_pause`, or a fork: may be held for long.
+  /// Shared by `fork_pause`s, maybe for long; a fork has it alone.
+  std::shared_mutex pause;
   std::mutex mutex; ///< Taken after it, for moments; guards the next.
   std::vector<int> all;
+
+  /// No child gets *number* any more. Needs `mutex`.
+  void erase(int number) noexcept {
+    if (auto found = std::ranges::find(all, number); found != all.end())
+      all.erase(found);
+  }
 };
 
 /// Never destroyed: a program may fork until its end.
@@ -43,7 +51,7 @@ void replace_in_child() noexcept {
     ::close(null);
   own.all.clear();
   own.mutex.unlock();
-  own.pause.unlock();
+  new (&own.pause) std::shared_mutex; // Its owner has another id here.
   errno = code;
 }
 
@@ -94,10 +102,16 @@ void unshared_fd::reset() noexcept {
   // for another file's.
   auto& own = watched_numbers();
   std::lock_guard guard{own.mutex};
-  if (auto found = std::ranges::find(own.all, number_); found != own.all.end())
-    own.all.erase(found);
+  own.erase(number_);
   fd_.reset();
   number_ = -1;
+}
+
+unique_fd unshared_fd::release(const fork_pause&) noexcept {
+  auto& own = watched_numbers();
+  std::lock_guard guard{own.mutex};
+  own.erase(std::exchange(number_, -1));
+  return std::move(fd_);
 }
 
 } // namespace troupe::internal

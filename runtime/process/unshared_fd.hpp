@@ -1,20 +1,22 @@
 #pragma once
 
-#include <mutex>
+#include <shared_mutex>
 #include <utility>
 
 #include "troupe/runtime/process/descriptor.hpp"
 
 namespace troupe::internal {
 
-/// While it exists, no thread of this process forks, and no other pause begins.
-/// It may last: `unshared_fd`s are made and closed meanwhile.
+/// While it exists, no thread of this process forks. It may last: other pauses
+/// begin, and `unshared_fd`s are made and closed meanwhile.
 class fork_pause {
 public:
   fork_pause();
+  fork_pause(const fork_pause&) = delete;
+  fork_pause& operator=(const fork_pause&) = delete;
 
 private:
-  std::lock_guard<std::mutex> guard_;
+  std::shared_lock<std::shared_mutex> guard_;
 };
 
 /// A descriptor that ends with this process, or earlier.
@@ -45,8 +47,12 @@ public:
   const unique_fd& file() const noexcept { return fd_; }
   explicit operator bool() const noexcept { return number_ >= 0; }
 
-  /// Closes it.
+  /// Closes it. Others that are made or closed wait meanwhile.
   void reset() noexcept;
+
+  /// Gives the descriptor to the caller, who closes it in this pause. For files
+  /// that the storage closes slowly: nothing but forks waits.
+  unique_fd release(const fork_pause&) noexcept;
 
   /// Gives the descriptor to the caller, who closes it after this object: until
   /// then no child gets it.

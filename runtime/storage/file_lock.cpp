@@ -38,7 +38,8 @@ void own_lock::reset() noexcept {
   if (!file_)
     return;
   ::flock(file_.get(), LOCK_UN);
-  file_.reset();
+  const fork_pause pause;
+  file_.release(pause).reset();
 }
 
 expected<signed_lock> take_signed_lock(const held_folder& folder,

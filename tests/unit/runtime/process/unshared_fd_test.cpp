@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <thread>
 #include <utility>
 
 #include <gtest/gtest.h>
@@ -39,6 +40,37 @@ TEST(unshared_fd_test, is_made_and_closed_while_forks_wait) {
   const fork_pause pause;
   unshared_fd own{std::move(ends.first)};
   own.reset();
+  char byte;
+  EXPECT_EQ(::recv(ends.second.get(), &byte, 1, MSG_DONTWAIT), 0);
+}
+
+// A connection must not wait until the storage has opened a lock's file.
+TEST(unshared_fd_test, a_pause_of_forks_waits_for_no_other) {
+  const fork_pause first;
+  std::thread{[] { const fork_pause second; }}.join();
+}
+
+TEST(unshared_fd_test, a_child_may_pause_and_fork) {
+  TROUPE_SKIP_FORKS_UNDER_TSAN();
+  unshared_fd own{unique_fd{::open("/dev/zero", O_RDONLY | O_CLOEXEC)}};
+  auto status = test::run_in_child([] {
+    { const fork_pause pause; }
+    ::_exit(test::run_in_child([] { const fork_pause pause; }) == 0 ? 0 : 1);
+  });
+  EXPECT_EQ(status, 0);
+}
+
+TEST(unshared_fd_test, one_that_is_released_ends_with_its_holder) {
+  auto ends = socket_pair("no sockets").value();
+  unshared_fd own{std::move(ends.first)};
+  {
+    const fork_pause pause;
+    auto file = own.release(pause);
+    EXPECT_TRUE(file);
+    EXPECT_FALSE(own);
+    char none;
+    EXPECT_LT(::recv(ends.second.get(), &none, 1, MSG_DONTWAIT), 0);
+  }
   char byte;
   EXPECT_EQ(::recv(ends.second.get(), &byte, 1, MSG_DONTWAIT), 0);
 }

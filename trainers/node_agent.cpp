@@ -14,6 +14,7 @@
 #include "troupe/runtime/process/spawner.hpp"
 #include "troupe/runtime/run/signal_orders.hpp"
 #include "troupe/runtime/text.hpp"
+#include "troupe/runtime/timing.hpp"
 #include "troupe/trainers/driver_link.hpp"
 #include "troupe/trainers/run_membership.hpp"
 
@@ -21,9 +22,11 @@ namespace troupe::internal {
 
 namespace {
 
-/// How long an agent leaves the driver alone that has ended a run: its port may
-/// still be open.
-constexpr auto run_pause = std::chrono::seconds{1};
+/// How long an agent leaves the driver alone that has ended a run, and again if
+/// it had no place: the port stays open while trackers send the rest, which may
+/// take minutes, and there may be a thousand agents.
+constexpr retry_delay run_pause{std::chrono::seconds{1},
+                                std::chrono::seconds{10}};
 
 /// How often an agent that is about to leave looks for further signals.
 constexpr auto signal_interval = std::chrono::milliseconds{100};
@@ -176,9 +179,11 @@ private:
   /// Serves what follows a run that has finished. Ends as that run did if there
   /// is no driver any more; one that is there may begin a run at any time.
   agent_end serve_next() {
-    for (;;) {
+    auto random = make_random_function();
+    for (int pauses = 1;; ++pauses) {
       wait_until_ready(leave_.fd(), POLLIN,
-                       std::chrono::steady_clock::now() + run_pause);
+                       std::chrono::steady_clock::now()
+                         + with_jitter(run_pause.after(pauses), random()));
       auto found = find(orders_.next_run);
       if (signals_.asked() != interrupt::none)
         return asked_to_leave();
@@ -191,6 +196,8 @@ private:
                                    : run.end.code == agent_exit::never;
       if (is_over)
         return run.end;
+      if (run.had_place)
+        pauses = 0;
     }
   }
 

@@ -21,6 +21,7 @@
 #include "troupe/runtime/storage/json.hpp"
 #include "troupe/runtime/text.hpp"
 #include "troupe/runtime/unix_time.hpp"
+#include "troupe/runtime/whole_number.hpp"
 
 namespace troupe::internal {
 
@@ -30,6 +31,7 @@ using kind = sink_failure::kind;
 
 constexpr mode_t folder_mode = 0777; // The umask applies.
 constexpr std::size_t max_value_file = 1024 * 1024;
+constexpr auto temporary_value = ".value"; // For `make_temporary`.
 
 // MLflow uses 18-digit ids; we derive ours from the name, so that two runs that
 // create one experiment at the same time create the same folder.
@@ -82,6 +84,12 @@ expected<void> replace_meta(const fs::path& path, const std::string& text) {
   return replace_shared_file(folder, path, text);
 }
 
+// Whether `make_temporary` may have made a file *name* for *path*.
+bool is_temporary(std::string_view name, std::string_view path) {
+  return name.starts_with(path) && name.substr(path.size()).starts_with('.')
+         && is_digits(name.substr(path.size() + 1));
+}
+
 // The files and folders in *folder*.
 expected<std::vector<fs::path>> entries_of(const fs::path& folder) {
   std::vector<fs::path> result;
@@ -129,9 +137,12 @@ sink_result mlflow_tree::open(const mlflow_run& run, const std::string& state) {
   folder_ = *experiment / id_;
   if (auto ok = make_run(); !ok)
     return file_result(ok);
-  if (is_ours_)
+  if (is_ours_) {
+    if (auto ok = remove_temporary_files(); !ok)
+      return file_result(ok);
     if (auto ok = cut_metrics(); !ok)
       return file_result(ok);
+  }
   auto params = folder_ / "params";
   auto known = files_below(params);
   if (!known)
@@ -211,6 +222,22 @@ expected<void> mlflow_tree::make_run() {
   for (auto* name : {"metrics", "params", "tags", "artifacts"})
     TROUPE_TRY_VOID(make_folders(folder_ / name, folder_mode));
   return write_meta(run_status_kind::running, 0);
+}
+
+// Those of a process that was killed before it had renamed them.
+expected<void> mlflow_tree::remove_temporary_files() {
+  TROUPE_TRY(auto files, entries_of(folder_));
+  for (auto& file : files) {
+    auto name = file.filename().string();
+    auto is_left =
+      is_temporary(name, temporary_value) || is_temporary(name, "meta.yaml");
+    if (!is_left)
+      continue;
+    TROUPE_TRY_VOID(may_write(over_, file));
+    boost::system::error_code failed; // Then it stays, which does no harm.
+    fs::remove(file, failed);
+  }
+  return {};
 }
 
 // Cuts off what was written after the state; it will be delivered again.
@@ -303,7 +330,7 @@ expected<fs::path> mlflow_tree::write_value(const char* what,
   boost::system::error_code failed;
   fs::create_directories(file.parent_path(), failed);
   // Readers ignore it, and another process has one of its own.
-  auto made = make_temporary(AT_FDCWD, folder_ / ".value", 0600);
+  auto made = make_temporary(AT_FDCWD, folder_ / temporary_value, 0600);
   if (!made.file)
     return tl::unexpected{storage_error("create", made.path, made.code)};
   auto written = write_durably(made.file, made.path, x.value);

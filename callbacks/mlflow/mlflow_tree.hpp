@@ -51,6 +51,7 @@ private:
   expected<fs::path> make_experiment(const std::string& id,
                                      const std::string& name);
   expected<void> make_run();
+  expected<void> remove_temporary_files();
   expected<void> cut_metrics();
   expected<void> write_meta(run_status_kind status, std::int64_t end_ms);
   std::string new_meta(const std::string& status, const std::string& end) const;

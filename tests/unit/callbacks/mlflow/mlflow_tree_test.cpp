@@ -55,6 +55,23 @@ TEST_F(mlflow_tree_test, uses_no_temporary_file_of_another_process) {
     << "and none of its own is left";
 }
 
+TEST_F(mlflow_tree_test, removes_what_a_killed_process_left_of_its_own_run) {
+  ASSERT_TRUE(mlflow_tree{folder.path()}.open(wanted(), ""));
+  auto run = run_folder();
+  const fs::path left[] = {run / ".value.123456", run / "meta.yaml.654321"};
+  for (auto& file : left)
+    write_bytes(file, "half of it");
+  auto shared = wanted();
+  shared.is_shared = true;
+  ASSERT_TRUE(mlflow_tree{folder.path()}.open(shared, ""));
+  for (auto& file : left)
+    EXPECT_TRUE(fs::exists(file)) << file << " may be another process's";
+  ASSERT_TRUE(mlflow_tree{folder.path()}.open(wanted(), ""));
+  for (auto& file : left)
+    EXPECT_FALSE(fs::exists(file)) << file;
+  EXPECT_TRUE(fs::exists(run / "meta.yaml"));
+}
+
 TEST_F(mlflow_tree_test, does_not_wait_for_a_pipe_instead_of_a_meta_file) {
   ASSERT_EQ(::mkfifo((folder / "meta.yaml").c_str(), 0600), 0);
   EXPECT_TRUE(read_meta(folder / "meta.yaml").empty());

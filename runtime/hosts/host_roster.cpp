@@ -125,6 +125,12 @@ host_roster::host_of_agent(std::uint64_t incarnation) const {
 
 namespace {
 
+/// Whether the agents of *x* and *host* run on one machine. Containers there
+/// differ in their names.
+bool is_on_host_of(const agent_facts& x, const run_host& host) {
+  return !x.boot.empty() && host.boot == x.boot && host.own_name == x.host;
+}
+
 /// How well a host suits an agent.
 enum class fit { none, other, unused, same_host };
 
@@ -165,6 +171,12 @@ expected<std::size_t> host_roster::host_for_guest(const agent_facts& x) const {
                    "takes no others: the number of its ranks is fixed");
   if (auto own = host_of_agent(x.incarnation))
     return *own;
+  // Its ranks would fail as those that the host was left out for.
+  for (auto& host : all())
+    if (host.left_out_until && host.incarnation && is_on_host_of(x, host))
+      return failure(ec::conflict,
+                     concat("this machine has the agent of ", host.name,
+                            ", which gets no ranks for a while: end it first"));
   if (!has_room())
     return tl::unexpected{all_taken()};
   auto free = free_host([&x](const run_host& host) {

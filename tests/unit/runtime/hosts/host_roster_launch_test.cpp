@@ -215,6 +215,22 @@ TEST_F(guest_roster_test, a_host_that_is_left_out_keeps_no_guest_away) {
   EXPECT_EQ(shares[2].ranks, 0) << "it is a spare";
 }
 
+// It would have the same machine, and fail there alike.
+TEST_F(guest_roster_test, a_guest_beside_an_agent_that_is_left_out_waits) {
+  join_launched(1);
+  auto broken = launched(launches[1], 2);
+  broken.boot = "b2";
+  ASSERT_TRUE(admit(broken));
+  roster.checked(2, 2, {}, now);
+  roster.attempt_started({0, 1, 2});
+  roster.start_failed({2}, now, now);
+  auto guest = facts(7, "its-own-name");
+  guest.boot = "b2";
+  EXPECT_EQ(admit(guest).error().code, ec::conflict);
+  roster.gone(2, 2, "ended by hand", now);
+  EXPECT_TRUE(admit(guest));
+}
+
 TEST_F(guest_roster_test, a_guest_on_a_host_of_the_run_ends_its_launch) {
   EXPECT_EQ(join(7, "h2"), 2u);
   EXPECT_EQ(roster.all().size(), 3u);

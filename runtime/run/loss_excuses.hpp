@@ -23,8 +23,7 @@ namespace troupe::internal {
 ///         or SIGTERM, or took longer than a limit and the host is lost: an
 ///         exception or a crash is its own.
 ///   LE-3  Once a host with ranks is lost, each exception, each end of a
-///   process
-///         and each limit that is exceeded since its last sign is excused, on
+///         process and each exceeded limit since its last sign is excused, on
 ///         every host, also one that becomes known after the loss.
 ///   LE-4  One failure without an excuse makes the attempt count.
 class loss_excuses {

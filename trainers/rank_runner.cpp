@@ -170,8 +170,12 @@ expected<void> run_rank(caf::actor_system& system, const rank_args& args) {
   // A stopped driver may answer late; if the driver dies, the rank dies with
   // it.
   network_waiter self{system, args.network};
-  auto me = system.spawn(
-    trainer, trainer_args{args.attempt, args.rank, args.agent, control});
+  trainer_args own{args.attempt, args.rank, args.agent, control};
+  // In a program of the user beside the driver: an actor on the scheduler may
+  // wait for this rank.
+  auto me = args.network
+              ? system.spawn(trainer, std::move(own))
+              : spawn_on_network_thread(system, trainer, std::move(own));
   auto start = say_hello(self, args, me);
   expected<void> result;
   if (start) {

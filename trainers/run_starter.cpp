@@ -92,6 +92,10 @@ expected<run_callbacks> find_callbacks(const run_config& config,
 // -- what may be missing
 
 expected<void> run_starter::open() {
+  if (!system_.has_middleman())
+    return failure(ec::invalid_config,
+                   "the actor system has no middleman: load "
+                   "caf::io::middleman in its config");
   TROUPE_TRY_VOID(find_spawner());
   TROUPE_TRY(auto actors, find_actors(request_.run, system_));
   if (around_.given_up && around_.given_up())
@@ -116,10 +120,6 @@ expected<void> run_starter::find_spawner() {
   if (here_)
     return {};
   TROUPE_TRY(spawner_, internal::spawner());
-  if (!system_.has_middleman())
-    return failure(ec::invalid_config,
-                   "the actor system has no middleman: load "
-                   "caf::io::middleman in its config");
   return {};
 }
 

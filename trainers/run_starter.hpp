@@ -64,14 +64,12 @@ private:
     };
   }
 
-  // -- the actors (run_starter_spawn.cpp)
+  // -- the actors (run_starter_spawn.cpp). On the network thread: on the
+  // scheduler, an actor of the user that waits there for the end of the run,
+  // such as one that owns its handle, would keep it from ending.
   /// The run's hosts; agents may join if it has a door.
   host_roster make_roster();
   std::shared_ptr<rank_launcher> make_launcher();
-  /// On the network thread if its messages come from other processes, or where
-  /// the lent thread can run it while it waits.
-  template <class Behavior, class... Args>
-  auto spawn_actor(Behavior behavior, Args... args);
   worker_group_args args_of_group();
   run_observer_actor spawn_callbacks();
   driver_args args_of_driver();

@@ -41,24 +41,20 @@ run_context context_of(const run_request& request, const run_store& store) {
 
 } // namespace
 
-template <class Behavior, class... Args>
-auto run_starter::spawn_actor(Behavior behavior, Args... args) {
-  return here_ && !around_.network
-           ? system_.spawn(behavior, std::move(args)...)
-           : spawn_on_network_thread(system_, behavior, std::move(args)...);
-}
-
 std::unique_ptr<run_parts> run_starter::spawn() {
   auto& x = *run_;
   if (request_.tickets.empty())
     x.agent_ticket = request_.run.agent_ticket;
   x.publishes_ticket = request_.publishes_ticket;
   x.launcher = make_launcher();
-  x.agent = spawn_actor(host_agent, host_agent_args{x.launcher});
+  x.agent =
+    spawn_on_network_thread(system_, host_agent, host_agent_args{x.launcher});
   *x.agent_cell = x.agent;
-  x.group = spawn_actor(worker_group, args_of_group(), make_roster());
+  x.group = spawn_on_network_thread(system_, worker_group, args_of_group(),
+                                    make_roster());
   auto args = args_of_driver();
-  x.driver = spawn_actor(internal::driver, std::move(args), start_of_driver());
+  x.driver = spawn_on_network_thread(system_, internal::driver, std::move(args),
+                                     start_of_driver());
   report_loss();
   order_receiver::connect(x.control, [driver = x.driver](run_order order) {
     std::visit([&](auto& what) { send_anonymous(driver, std::move(what)); },
@@ -187,7 +183,7 @@ run_observer_actor run_starter::spawn_callbacks() {
   args.callback_errors = request_.run.callback_errors;
   args.patience = {request_.run.callback_timeout, request_.run.callback_limit,
                    note(), run_->callbacks_left_behind};
-  return spawn_actor(callback_chain, std::move(args));
+  return spawn_on_network_thread(system_, callback_chain, std::move(args));
 }
 
 driver_args run_starter::args_of_driver() {

@@ -258,10 +258,35 @@ TEST_F(service_test, a_run_goes_with_an_actor_that_only_its_message_holds) {
   EXPECT_EQ(result::from_path(run_path())->status, run_status_kind::finished);
 }
 
+/// Of an actor that owns a run.
+struct owner_state {
+  std::optional<run_handle> run;
+};
+
+// Its scheduler has one thread, on which the actor waits for the run.
+TEST_F(service_test, a_run_ends_with_an_actor_that_owns_it) {
+  for (auto where : {placement::processes, placement::in_process}) {
+    auto name = where == placement::processes ? "processes" : "threads";
+    auto handle =
+      start({.steps = 1'000'000'000, .checkpoint_by = -1}, config(name), where);
+    ASSERT_TRUE(handle) << handle.error().message;
+    await_reports(*handle, 3);
+    auto owner =
+      system_.spawn([&](run_closed_actor::stateful_pointer<owner_state> self)
+                      -> run_closed_actor::behavior_type {
+        state_of(self).run.emplace(std::move(*handle));
+        return {[](const run_closed&) {}};
+      });
+    caf::anon_send_exit(owner, caf::exit_reason::user_shutdown);
+    caf::scoped_actor self{system_};
+    self->wait_for(owner);
+    EXPECT_EQ(result::from_path(storage_ / name)->status,
+              run_status_kind::aborted)
+      << name;
+  }
+}
+
 TEST_F(service_test, an_actor_may_let_a_run_go_when_it_is_closed) {
-  struct owner_state {
-    std::optional<run_handle> run;
-  };
   auto handle = start({.steps = 20}, config());
   ASSERT_TRUE(handle) << handle.error().message;
   listener<run_status_kind> seen;

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include <caf/actor_system.hpp>
+#include <caf/actor_system_config.hpp>
 #include <gmock/gmock.h>
 #include <troupe/actors.hpp>
 
@@ -141,6 +142,23 @@ TEST_F(run_test, a_lent_thread_returns_if_the_driver_dies) {
   other.join();
   EXPECT_EQ(outcome.status, run_status_kind::errored);
   EXPECT_EQ(handle->threads_left_behind(), 0);
+}
+
+TEST_F(run_test, a_system_without_a_network_thread_is_refused) {
+  register_messages();
+  caf::actor_system_config settings;
+  caf::actor_system system{settings};
+  for (auto where : {placement::processes, placement::in_process}) {
+    train_options options{.scaling = {.num_workers = 1, .where = where},
+                          .run = config()};
+    auto handle =
+      data_parallel_trainer{counting_loop, fault_plan{}, options}.start(system);
+    ASSERT_FALSE(handle);
+    EXPECT_EQ(handle.error().code, ec::invalid_config);
+    EXPECT_THAT(handle.error().message,
+                testing::HasSubstr("load caf::io::middleman"));
+  }
+  EXPECT_FALSE(fs::exists(run_path()));
 }
 
 TEST_F(run_test, a_run_without_workers_has_a_thread_of_its_own_in_a_service) {

@@ -7,9 +7,18 @@ namespace troupe {
 using namespace internal;
 
 expected<run_handle>
-data_parallel_trainer::start(caf::actor_system& system) const {
+data_parallel_trainer::start(caf::actor_system& system,
+                             const std::stop_token& preempted) const {
   TROUPE_TRY(auto prepared, prepare(request_));
-  return run_access::start(std::move(prepared), system);
+  run_surroundings around;
+  around.given_up = [preempted] { return preempted.stop_requested(); };
+  around.end_of_given_up = [preempted](error reason) {
+    auto end = failed_result(std::move(reason));
+    if (preempted.stop_requested())
+      end.status = run_status_kind::preempted;
+    return end;
+  };
+  return run_access::start(std::move(prepared), system, std::move(around));
 }
 
 } // namespace troupe

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <concepts>
+#include <stop_token>
 #include <utility>
 
 #include "troupe/runtime/store/result.hpp"
@@ -58,8 +59,13 @@ public:
   result fit() const noexcept { return troupe::fit(request_); }
 
   /// Starts the run in *system*, which must load CAF's middleman and outlive
-  /// the handle, and returns at once. Include "troupe/actors.hpp" to call it.
-  expected<run_handle> start(caf::actor_system& system) const;
+  /// the handle, and returns before its ranks are up. Include
+  /// "troupe/actors.hpp" to call it.
+  ///
+  /// Waits for ranks of an earlier start that have not ended. A stop of
+  /// *preempted* ends that: `ec::stopped`, and the run has been preempted.
+  expected<run_handle> start(caf::actor_system& system,
+                             const std::stop_token& preempted = {}) const;
 
   /// For parts of Troupe that start the run themselves.
   friend const internal::run_request&

@@ -8,6 +8,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <future>
+#include <stop_token>
 #include <thread>
 
 #include <gmock/gmock.h>
@@ -104,16 +105,37 @@ protected:
     return join_attempt(dead->ticket().value()).value();
   }
 
-  /// Whether process *pid* has opened the file that such ranks lock.
-  bool waits_for_ranks(pid_t pid) {
+  /// How often process *pid* has opened the file that such ranks lock.
+  int openings_of_ranks(pid_t pid) {
     boost::system::error_code gone;
     fs::directory_iterator i{"/proc/" + std::to_string(pid) + "/fd", gone}, end;
+    int result = 0;
     for (; !gone && i != end; i.increment(gone))
-      if (fs::read_symlink(i->path(), gone) == run_path() / "ranks")
-        return true;
-    return false;
+      result += fs::read_symlink(i->path(), gone) == run_path() / "ranks";
+    return result;
   }
 };
+
+TEST_F(start_beside_old_ranks, returns_when_a_service_has_to_end) {
+  auto rank = old_rank();
+  auto before = openings_of_ranks(getpid());
+  own_system system;
+  std::stop_source ending;
+  std::jthread service{[&] {
+    wait_for(run_path(), [&] { return openings_of_ranks(getpid()) > before; });
+    ending.request_stop();
+  }};
+  train_options options{.scaling = {.num_workers = 0}, .run = config()};
+  auto handle =
+    data_parallel_trainer{counting_loop, fault_plan{}, options}.start(
+      system, ending.get_token());
+  ASSERT_FALSE(handle);
+  EXPECT_EQ(handle.error().code, ec::stopped);
+  EXPECT_THAT(handle.error().message, testing::EndsWith(resumed_by("run")));
+  auto left = result::from_path(run_path());
+  ASSERT_TRUE(left) << left.error().message;
+  EXPECT_EQ(left->status, run_status_kind::preempted);
+}
 
 TEST_F(start_beside_old_ranks, promises_no_resumption_unless_asked_to_stop) {
   auto rank = old_rank();
@@ -142,7 +164,7 @@ TEST_P(preemption_at_the_start, ends_the_wait_for_old_ranks) {
   auto rank = old_rank();
   for (auto action : {"leave", "leave_inline"}) {
     victim program{storage_.path().string(), action};
-    wait_for(run_path(), [&] { return waits_for_ranks(program.pid()); });
+    wait_for(run_path(), [&] { return openings_of_ranks(program.pid()) > 0; });
     program.kill(GetParam());
     auto status = program.wait();
     ASSERT_TRUE(WIFEXITED(status)) << action;

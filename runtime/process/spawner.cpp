@@ -13,6 +13,7 @@
 #include <fstream>
 #include <iostream>
 #include <iterator>
+#include <memory>
 #include <mutex>
 #include <string_view>
 
@@ -152,17 +153,25 @@ expected<spawner_link> fork_spawner(rank_main entry) {
 
 std::mutex connection_mutex;
 
-// Ends with the process; a spawner and its ranks are forked before it exists.
-// In a fork of the user's process its thread is missing, and the spawner is not
-// that process's to end.
-owned_ptr<spawner_connection>& connection() {
-  static owned_ptr<spawner_connection> instance;
-  return instance;
-}
+/// The connection of this process. A spawner and its ranks are forked before it
+/// exists. In a fork of the user's process its thread is missing, and the
+/// spawner is not that process's to end.
+struct own_connection {
+  /// A thread that runs until the very end may still use the closed connection.
+  ~own_connection() {
+    if (*this)
+      client->close();
+  }
 
-bool is_connected() {
-  return connection() && connection().get_deleter().owner.is_here();
-}
+  explicit operator bool() const noexcept { return client && owner.is_here(); }
+
+  spawner_connection* client = nullptr; ///< Never deleted.
+  owner_process owner;
+};
+
+// Made first and destroyed last: objects of the program with static storage may
+// own runs.
+[[gnu::init_priority(101)]] own_connection program_connection;
 
 // If it were closed, the next socket or file would get its number, and all
 // output of the program would go there.
@@ -190,17 +199,19 @@ expected<void> init_spawner(rank_main entry) {
   // Not under the lock: a fork would inherit it locked.
   TROUPE_TRY(auto link,
              thread_count() == 1 ? fork_spawner(entry) : exec_spawner());
-  owned_ptr<spawner_connection> made{new spawner_connection{std::move(link)}};
+  auto made = std::make_unique<spawner_connection>(std::move(link));
   std::lock_guard guard{connection_mutex};
-  if (!is_connected()) // Another thread may have been faster.
-    connection().swap(made);
+  if (program_connection)
+    return {}; // Another thread was faster.
+  program_connection.client = made.release();
+  program_connection.owner = owner_process{};
   return {};
 }
 
 expected<spawner_connection*> spawner() {
   std::lock_guard guard{connection_mutex};
-  if (is_connected())
-    return connection().get();
+  if (program_connection)
+    return program_connection.client;
   if (is_rank())
     return failure(ec::invalid_argument,
                    "a train loop in a rank's process cannot start ranks in "

@@ -42,7 +42,7 @@ spawner_connection::spawner_connection(spawner_link link)
   : link_{std::move(link)}, deadline_{std::chrono::steady_clock::now()
                                       + hello_timeout} {}
 
-spawner_connection::~spawner_connection() {
+void spawner_connection::close() noexcept {
   {
     std::lock_guard guard{mutex_};
     stopping_ = true;
@@ -50,9 +50,8 @@ spawner_connection::~spawner_connection() {
   wake_.notify();
   if (thread_.joinable())
     thread_.join();
-  if (!link_.socket)
-    return;
-  dismiss(link_, farewell_timeout_ms);
+  if (link_.socket)
+    dismiss(link_, farewell_timeout_ms);
 }
 
 spawner_connection::process_id
@@ -106,6 +105,8 @@ bool spawner_connection::has_ended(process_id id) const {
 
 expected<void> spawner_connection::push(order x) {
   std::lock_guard guard{mutex_};
+  if (stopping_)
+    return failure(ec::stopped, "not started: the program ends");
   if (!thread_.joinable()) {
     TROUPE_TRY(thread_, start_thread([this] { run(); }));
   }

@@ -52,9 +52,11 @@ public:
   spawner_connection(const spawner_connection&) = delete;
   spawner_connection& operator=(const spawner_connection&) = delete;
 
+  ~spawner_connection() { close(); }
+
   /// Ends the spawner and all its ranks. Callbacks still due are dropped; none
-  /// runs after this.
-  ~spawner_connection();
+  /// runs after this. Later requests fail.
+  void close() noexcept;
 
   /// Queues *request* and returns at once.
   process_id spawn(spawn_request request, started_callback started,

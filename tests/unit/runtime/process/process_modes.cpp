@@ -108,6 +108,31 @@ int leave_ranks() {
   std::exit(EXIT_SUCCESS);
 }
 
+/// Kills its rank when the program ends, if it has one, and says how it ended.
+struct static_owner {
+  ~static_owner() {
+    if (!client)
+      return;
+    client->kill(rank.id, SIGKILL);
+    std::cout << to_string(rank.end.get()) << std::endl;
+  }
+
+  spawner_connection* client = nullptr;
+  started_rank rank;
+  unique_fd writer;
+} owner_at_exit;
+
+/// Leaves a rank to an object with static storage.
+int leave_rank_to_static_owner() {
+  auto pipe = make_pipe();
+  auto request = command("wait");
+  request.descriptors.push_back(std::move(pipe.reader));
+  owner_at_exit.writer = std::move(pipe.writer);
+  owner_at_exit.client = *spawner();
+  owner_at_exit.rank = start_rank(*owner_at_exit.client, std::move(request));
+  return owner_at_exit.rank.pid.get() ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
 /// Kills the processes with this program's variable; says which of those that
 /// have it are left.
 void end_processes_as_a_child(pid_t stranger) {
@@ -175,6 +200,8 @@ int run_mode(const std::string& mode) {
     return get_burst_of_interrupts();
   if (mode == "leave_ranks")
     return leave_ranks();
+  if (mode == "leave_rank_to_static_owner")
+    return leave_rank_to_static_owner();
   if (mode == "spare_relatives")
     return spare_relatives();
   return EXIT_FAILURE;

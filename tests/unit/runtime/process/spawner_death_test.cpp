@@ -120,6 +120,20 @@ TEST(spawner_death_test, ranks_end_with_a_program_that_exits) {
   EXPECT_EQ(read_all(program.output.get()), "");
 }
 
+TEST(spawner_death_test, outlives_the_static_objects_that_end_its_ranks) {
+  auto program = start_program("leave_rank_to_static_owner");
+  EXPECT_EQ(read_all(program.output.get()), "killed by signal 9 (SIGKILL)\n");
+  EXPECT_EQ(program.wait(), 0);
+}
+
+TEST(spawner_death_test, fails_requests_that_come_after_its_end) {
+  spawner_connection client{exec_spawner().value()};
+  client.close();
+  auto rank = start_rank(client, command("return 0"));
+  EXPECT_FALSE(rank.pid.get());
+  EXPECT_TRUE(client.has_ended(rank.id));
+}
+
 TEST(spawner_death_test, reports_ranks_of_a_killed_spawner_and_starts_another) {
   spawner_connection client{exec_spawner().value()};
   unique_fd writer;

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -39,12 +40,27 @@ expected<std::pair<unique_fd, unique_fd>> spawner_sockets() {
   return socket_pair("cannot make the spawner's socket");
 }
 
+/// Whether another process has the number of the spawner by now, and with it
+/// any session of that number: the program itself has collected its child, long
+/// ago perhaps, and none of its session was left.
+bool has_lost_number(const spawner_link& link) {
+  siginfo_t info{};
+  auto is_collected =
+    uninterrupted([&] {
+      return ::waitid(P_PIDFD, static_cast<id_t>(link.process.get()), &info,
+                      WEXITED | WNOHANG | WNOWAIT);
+    })
+    != 0;
+  return is_collected && (::kill(link.pid, 0) == 0 || errno == EPERM);
+}
+
 } // namespace
 
 std::string reap(const spawner_link& link, int timeout_ms) {
   if (!has_ended(link.process, timeout_ms))
     send_signal(link.process, SIGKILL);
-  end_session(link.pid, std::chrono::milliseconds{kill_limit_ms});
+  if (!has_lost_number(link))
+    end_session(link.pid, std::chrono::milliseconds{kill_limit_ms});
   if (!has_ended(link.process, kill_limit_ms))
     return "was killed but does not end";
   siginfo_t info{};

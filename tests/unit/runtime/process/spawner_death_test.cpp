@@ -1,12 +1,17 @@
 #include <csignal>
+#include <cstdint>
 #include <cstdlib>
 #include <sstream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <linux/sched.h>
 #include <poll.h>
+#include <sys/prctl.h>
 #include <sys/ptrace.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "tests/support/no_new_threads.hpp"
 #include "tests/unit/runtime/process/process_modes.hpp"
@@ -34,6 +39,28 @@ void wait_for_end(const unique_fd& process) {
   pollfd wait{process.get(), POLLIN, 0};
   while (::poll(&wait, 1, -1) < 1)
     continue;
+}
+
+/// A child with the number *pid* that leads a session; -1: this host lets no
+/// process choose a number.
+pid_t start_stranger(pid_t pid) {
+  auto ready = make_pipe();
+  clone_args how{};
+  how.exit_signal = SIGCHLD;
+  how.set_tid = reinterpret_cast<std::uintptr_t>(&pid);
+  how.set_tid_size = 1;
+  auto child = static_cast<pid_t>(::syscall(SYS_clone3, &how, sizeof(how)));
+  if (child == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    ::setsid();
+    (void) !::write(ready.writer.get(), "\n", 1);
+    for (;;)
+      ::pause();
+  }
+  ready.writer.reset();
+  if (child > 0)
+    read_line(ready.reader.get());
+  return child;
 }
 
 /// Kills a program with two ranks and waits until nothing is left of it.
@@ -170,6 +197,19 @@ TEST(spawner_death_test, ends_though_a_child_of_its_program_has_its_socket) {
   EXPECT_EQ(dismiss(link, 2000), "exited with code 0");
   wait.writer.reset();
   ::waitpid(child, nullptr, 0);
+}
+
+TEST(spawner_death_test, spares_a_stranger_that_has_the_number_of_a_spawner) {
+  auto link = exec_spawner().value();
+  ::kill(link.pid, SIGKILL);
+  ::waitpid(link.pid, nullptr, 0); // As a program that waits for any child.
+  auto stranger = start_stranger(link.pid);
+  if (stranger < 0)
+    GTEST_SKIP() << "this host lets no process choose its number";
+  EXPECT_EQ(reap(link, 0), "ended");
+  EXPECT_EQ(::waitpid(stranger, nullptr, WNOHANG), 0);
+  ::kill(stranger, SIGKILL);
+  ::waitpid(stranger, nullptr, 0);
 }
 
 TEST(spawner_death_test, ends_what_ranks_of_a_killed_spawner_started) {

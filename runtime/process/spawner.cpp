@@ -40,6 +40,17 @@ expected<std::pair<unique_fd, unique_fd>> spawner_sockets() {
   return socket_pair("cannot make the spawner's socket");
 }
 
+/// *link*, unless there was no descriptor that watches its spawner, which is
+/// then killed.
+expected<spawner_link> watched(spawner_link link) {
+  if (link.process)
+    return expected<spawner_link>{std::move(link)};
+  auto why = spawn_failure("cannot watch the spawner");
+  ::kill(link.pid, SIGKILL);
+  uninterrupted([&] { return ::waitpid(link.pid, nullptr, 0); });
+  return why;
+}
+
 /// Whether another process has the number of the spawner by now, and with it
 /// any session of that number: the program itself has collected its child, long
 /// ago perhaps, and none of its session was left.
@@ -126,7 +137,7 @@ expected<spawner_link> exec_spawner() {
   TROUPE_TRY(auto started,
              start_program(std::move(start),
                            "cannot start this program again as the spawner"));
-  return spawner_link{std::move(mine), started.pid, std::move(started.process)};
+  return watched({std::move(mine), started.pid, std::move(started.process)});
 }
 
 namespace {
@@ -164,7 +175,7 @@ expected<spawner_link> fork_spawner(rank_main entry) {
     mine.reset();
     spawner_loop{std::move(theirs), parent, entry}.run();
   }
-  return spawner_link{std::move(mine), pid, open_pidfd(pid)};
+  return watched({std::move(mine), pid, open_pidfd(pid)});
 }
 
 std::mutex connection_mutex;

@@ -8,7 +8,9 @@
 #include <thread>
 #include <vector>
 
+#include <fcntl.h>
 #include <spawn.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 #include "tests/support/sleeping_program.hpp"
@@ -23,6 +25,16 @@ namespace troupe::internal::test {
 namespace {
 
 std::mutex held_for_ever;
+
+/// This process may open two more files: as many as the spawner's socket takes.
+void leave_two_descriptors() {
+  unique_fd first{::open("/dev/null", O_RDONLY | O_CLOEXEC)};
+  unique_fd second{::open("/dev/null", O_RDONLY | O_CLOEXEC)};
+  rlimit limit{};
+  ::getrlimit(RLIMIT_NOFILE, &limit);
+  limit.rlim_cur = static_cast<rlim_t>(second.get()) + 1;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+}
 
 /// Starts two ranks that wait, says all process ids, and waits itself.
 int hold_ranks() {
@@ -181,6 +193,8 @@ int spare_relatives() {
 } // namespace
 
 void prepare_mode(const std::string& mode) {
+  if (mode == "two_descriptors")
+    leave_two_descriptors();
   if (mode != "late")
     return;
   held_for_ever.lock();
@@ -198,6 +212,8 @@ int run_mode(const std::string& mode) {
     return interrupt_for_ever();
   if (mode == "burst_of_interrupts")
     return get_burst_of_interrupts();
+  if (mode == "two_descriptors")
+    return EXIT_SUCCESS;
   if (mode == "leave_ranks")
     return leave_ranks();
   if (mode == "leave_rank_to_static_owner")

@@ -147,6 +147,13 @@ TEST(spawner_death_test, ranks_end_with_a_program_that_exits) {
   EXPECT_EQ(read_all(program.output.get()), "");
 }
 
+TEST(spawner_death_test, is_not_made_without_a_descriptor_that_watches_it) {
+  auto program = start_program("two_descriptors");
+  auto status = program.wait();
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), EXIT_FAILURE);
+}
+
 TEST(spawner_death_test, outlives_the_static_objects_that_end_its_ranks) {
   auto program = start_program("leave_rank_to_static_owner");
   EXPECT_EQ(read_all(program.output.get()), "killed by signal 9 (SIGKILL)\n");

@@ -81,11 +81,14 @@ sweep_handle& sweep_handle::operator=(sweep_handle&&) noexcept = default;
 sweep_handle::~sweep_handle() = default;
 
 sweep_status sweep_handle::status() const {
+  if (!is_here()) // A thread that is not here may hold the lock.
+    return {};
   return parts_->run.status();
 }
 
 void sweep_handle::follow(sweep_observer_actor who) {
-  parts_->run.follow(std::move(who));
+  if (is_here())
+    parts_->run.follow(std::move(who));
 }
 
 void sweep_handle::abort(std::string reason) {

@@ -17,8 +17,8 @@ struct sweep_parts;
 /// A sweep in an actor system: a thread of the handle decides, its trials are
 /// runs in that system. The destructor aborts the sweep and waits for it, as
 /// that of a `run_handle` does. In a forked process the sweep does not exist:
-/// the destructor, `abort` and `preempt` do nothing, `wait` returns an error;
-/// the rest may not be called.
+/// the destructor, `abort`, `preempt` and `follow` do nothing, `status` is
+/// empty, `wait` returns an error; the rest may not be called.
 class sweep_handle {
 public:
   /// Starts a sweep in *system*, which must load CAF's middleman and outlive

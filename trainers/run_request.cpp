@@ -4,6 +4,7 @@
 
 #include "troupe/runtime/counted.hpp"
 #include "troupe/runtime/hosts/host_plan.hpp"
+#include "troupe/runtime/process/descriptor.hpp"
 #include "troupe/runtime/text.hpp"
 #include "troupe/trainers/launch.hpp"
 #include "troupe/trainers/mpi_launch.hpp"
@@ -188,6 +189,8 @@ expected<void> validate(const run_request& x) {
 
 expected<prepared_request> prepare(const run_request& x) noexcept {
   try {
+    // A program may have closed one since `init`, or never have called it.
+    TROUPE_TRY_VOID(open_standard_descriptors());
     prepared_request result{x};
     TROUPE_TRY_VOID(find_hosts(result));
     TROUPE_TRY_VOID(validate(result));

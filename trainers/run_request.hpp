@@ -61,7 +61,9 @@ expected<void> validate(const run_request& x);
 /// A request with its hosts, which is valid and resolved.
 struct prepared_request : run_request {};
 
-/// Finds the hosts of *x*, validates it and resolves its config. Never throws.
+/// Finds the hosts of *x*, validates it and resolves its config. Opens standard
+/// descriptors that are closed, before files of the run get their numbers.
+/// Never throws.
 expected<prepared_request> prepare(const run_request& x) noexcept;
 
 } // namespace troupe::internal

@@ -71,6 +71,20 @@ expected<unique_fd> duplicate(int fd) {
   return result;
 }
 
+expected<void> open_standard_descriptors() {
+  for (int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fcntl(fd, F_GETFD) >= 0)
+      continue;
+    // Gets the lowest free number, which is this one.
+    if (::open("/dev/null", O_RDWR) < 0)
+      return system_failure(ec::spawn,
+                            concat("cannot open /dev/null for the closed "
+                                   "standard descriptor ",
+                                   fd));
+  }
+  return {};
+}
+
 expected<std::pair<unique_fd, unique_fd>> socket_pair(std::string what) {
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)

@@ -101,6 +101,10 @@ wait_until_ready(int fd, short events,
 /// `ec::spawn` if *fd* is not open or no descriptor is left.
 expected<unique_fd> duplicate(int fd);
 
+/// Opens `/dev/null` for each standard descriptor that is closed: the next
+/// socket or file would get its number, and all output of the program.
+expected<void> open_standard_descriptors();
+
 /// Two Unix stream sockets that are connected to each other, closed on exec;
 /// fails with `ec::spawn` and "<what>: <reason>".
 expected<std::pair<unique_fd, unique_fd>> socket_pair(std::string what);

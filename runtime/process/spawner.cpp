@@ -200,22 +200,6 @@ struct own_connection {
 // own runs.
 [[gnu::init_priority(101)]] own_connection program_connection;
 
-// If it were closed, the next socket or file would get its number, and all
-// output of the program would go there.
-expected<void> open_standard_descriptors() {
-  for (int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
-    if (::fcntl(fd, F_GETFD) >= 0)
-      continue;
-    // Gets the lowest free number, which is this one.
-    if (::open("/dev/null", O_RDWR) < 0)
-      return system_failure(ec::spawn,
-                            concat("cannot open /dev/null for the closed "
-                                   "standard descriptor ",
-                                   fd));
-  }
-  return {};
-}
-
 } // namespace
 
 expected<void> init_spawner(rank_main entry) {

@@ -40,6 +40,7 @@ sweep_run::~sweep_run() {
 }
 
 expected<void> sweep_run::open() {
+  TROUPE_TRY_VOID(open_standard_descriptors());
   TROUPE_TRY(store_,
              sweep_store::open(plan_.storage_path(), plan_.description()));
   outcome_.path = store_->path();

@@ -1,9 +1,13 @@
 // A program that forgot `troupe::init`.
 
+#include <unistd.h>
+
 #include <gtest/gtest.h>
 
 #include <troupe/train.hpp>
 
+#include "tests/support/child.hpp"
+#include "tests/support/sanitized.hpp"
 #include "tests/support/temporary_folder.hpp"
 
 namespace troupe::internal::test {
@@ -33,6 +37,28 @@ TEST(uninitialized_test, ranks_in_this_process_do_not) {
     auto outcome = data_parallel_trainer{report, options}.fit();
     EXPECT_FALSE(outcome.error) << outcome.error->message;
   }
+}
+
+TEST(uninitialized_test, no_file_of_a_run_is_a_standard_descriptor) {
+  TROUPE_SKIP_FORKS_UNDER_TSAN();
+  temporary_folder storage;
+  train_options options{.scaling = {.num_workers = 0}};
+  options.run.storage_path = storage.path();
+  options.run.quiet = true;
+  auto status = run_in_child([&] {
+    for (int fd : {0, 1, 2})
+      ::close(fd);
+    auto opened = 0;
+    auto loop = [&](train_context& context) {
+      for (int fd : {0, 1, 2})
+        opened += fs::read_symlink("/proc/self/fd/" + std::to_string(fd))
+                  == "/dev/null";
+      context.report({{"opened", opened}});
+    };
+    auto outcome = data_parallel_trainer{in_process_loop{loop}, options}.fit();
+    ::_exit(outcome.error || opened != 3 ? 1 : 0);
+  });
+  EXPECT_EQ(status, 0);
 }
 
 } // namespace troupe::internal::test

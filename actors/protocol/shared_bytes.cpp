@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -185,6 +186,12 @@ namespace {
 
 thread_local near_scope* scope_here = nullptr;
 
+/// Whether other processes of this user may open what this one has open. One
+/// that hides its memory from them (`PR_SET_DUMPABLE`) hides that, too.
+bool shows_descriptors() noexcept {
+  return ::prctl(PR_GET_DUMPABLE) == 1;
+}
+
 } // namespace
 
 near_scope::near_scope(bool is_near, std::vector<shared_hold>* holds) noexcept
@@ -217,7 +224,8 @@ std::size_t shared_bytes::size() const noexcept {
 
 bool shared_bytes::save(caf::binary_serializer& sink) const {
   auto scope = near_scope::current();
-  auto is_near = scope && scope->is_near() && size() >= least_shared;
+  auto is_near =
+    scope && scope->is_near() && size() >= least_shared && shows_descriptors();
   if (is_near && scope->holds())
     scope->holds()->push_back(bytes_block::hold(block_));
   auto memory = is_near ? block_->descriptor() : std::nullopt;

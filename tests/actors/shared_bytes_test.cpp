@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -86,6 +87,19 @@ TEST(shared_bytes_test, travels_with_the_message_where_no_descriptor_is_left) {
   }
   EXPECT_EQ(shared, 256);
   EXPECT_EQ(shared_descriptors(), 256);
+}
+
+TEST(shared_bytes_test, travels_with_the_message_of_a_process_that_hides) {
+  auto x = block_of(7);
+  std::vector<shared_hold> holds;
+  EXPECT_TRUE(is_shared(near_form(x, &holds)));
+  ASSERT_EQ(::prctl(PR_SET_DUMPABLE, 0), 0);
+  auto hidden = near_form(x, &holds);
+  ASSERT_EQ(::prctl(PR_SET_DUMPABLE, 1), 0);
+  EXPECT_FALSE(is_shared(hidden));
+  auto received = loaded(hidden);
+  ASSERT_TRUE(received);
+  EXPECT_TRUE(std::ranges::equal(received->bytes(), x.bytes()));
 }
 
 TEST(shared_bytes_test, is_never_read_from_a_file_that_has_its_number_by_now) {

@@ -67,16 +67,18 @@ agent_command(launch_engine engine, std::string_view host,
     return failure(ec::invalid_argument,
                    "the program for the agents has no full path");
   if (engine == launch_engine::slurm) {
-    std::vector<std::string> result{"srun", // It stays in this folder.
-                                    "--overlap",
-                                    "-N1",
-                                    "-n1",
-                                    "-w",
-                                    std::string{host},
-                                    "--cpu-bind=none",
-                                    "--mem=0", // All that the job has there.
-                                    "--kill-on-bad-exit=0",
-                                    "--input=all"};
+    std::vector<std::string> result{
+      "srun", // It stays in this folder.
+      "--overlap",
+      "-N1",
+      "-n1",
+      "-w",
+      std::string{host},
+      "--cpu-bind=none",
+      "--mem=0",      // All that the job has there.
+      "--export=ALL", // As SLURM_EXPORT_ENV of the job may not.
+      "--kill-on-bad-exit=0",
+      "--input=all"};
     result.insert(result.end(), program.begin(), program.end());
     return result;
   }

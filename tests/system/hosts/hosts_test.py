@@ -369,6 +369,15 @@ class InSlurm(OnHosts):
         ranks, _ = self.run_on(4, "--workers", "4", prefix=["salloc", "-N2", "-w", "h[1-2]"], variables=variables)
         self.assertEqual(ranks, self.BOTH)
 
+    def test_agents_have_the_variables_of_the_driver_although_the_job_exports_none(self):
+        running = self.start("--workers", "2", "--holds", "1", prefix=["salloc", "-N2", "-w", "h[1-2]"],
+                             variables=["SLURM_EXPORT_ENV=NONE", "WORD_OF_DRIVER=here"])
+        self.ranks_of(2)
+        seen = self.tool("hosts.sh", "run", "h2", "sh", "-c", "cat /proc/[0-9]*/environ || true")  # A process may end meanwhile.
+        self.go()
+        self.output_of(running)
+        self.assertIn("WORD_OF_DRIVER=here", seen)
+
     def test_a_batch_script_uses_the_nodes_of_the_job(self):
         script = self.work / "job.sh"
         script.write_text(f"#!/bin/sh\nexec '{HOSTS_RUN}' '{self.work}' --per-host 2\n")

@@ -283,8 +283,9 @@ TEST(agent_command_test, runs_one_srun_per_host) {
   ASSERT_TRUE(command);
   EXPECT_THAT(*command,
               ElementsAre("srun", "--overlap", "-N1", "-n1", "-w", "n1",
-                          "--cpu-bind=none", "--mem=0", "--kill-on-bad-exit=0",
-                          "--input=all", "/my app/train", "--node-agent"));
+                          "--cpu-bind=none", "--mem=0", "--export=ALL",
+                          "--kill-on-bad-exit=0", "--input=all",
+                          "/my app/train", "--node-agent"));
 }
 
 TEST(launcher_environment_test, hides_options_of_the_step_around_from_srun) {

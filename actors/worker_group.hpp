@@ -54,7 +54,8 @@ struct group_plan {
   std::map<std::string, std::string> environment; ///< What ranks get.
   /// What leaders of hosts show each other. Unset if there is one host.
   std::optional<link_credentials> credentials;
-  std::string network_interface; ///< As in `host_accepted`.
+  std::string network_interface;    ///< As in `host_accepted`.
+  std::vector<int> preempt_signals; ///< The same.
 };
 
 /// How the agents of other hosts are launched. The functions must not wait; all

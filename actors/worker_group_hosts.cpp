@@ -51,9 +51,12 @@ worker_group_state::welcome(agent_hello& x,
   std::erase(agents_without_place, its);
   watch(its);
   agents->insert_or_assign(*number, std::move(its));
-  return host_accepted{static_cast<std::uint32_t>(*number), args.plan.run_path,
-                       current, args.plan.network_interface,
-                       hosts.lost_after().count()};
+  return host_accepted{static_cast<std::uint32_t>(*number),
+                       args.plan.run_path,
+                       current,
+                       args.plan.network_interface,
+                       hosts.lost_after().count(),
+                       args.plan.preempt_signals};
 }
 
 void worker_group_state::keep_waiting(host_agent_actor agent) {

@@ -148,8 +148,10 @@ private:
   served_run take_part(found_driver driver) {
     run_membership agent{spawner_, orders_.launch, note_};
     auto joined = agent.join(std::move(driver), leave_.fd());
-    if (joined)
-      return {await_end(agent, signals_), true, false};
+    if (joined) {
+      const interrupt_watch signals{agent.preempt_signals()};
+      return {await_end(agent, signals), true, false};
+    }
     if (auto early = agent.ending()->first())
       return {*early, false, false};
     return {failed_end(joined.error()), false,

@@ -228,6 +228,7 @@ expected<void> run_membership::take_place(agent_facts facts, first_look& look,
     return tl::unexpected{checked.problem};
   node_rank_ = accepted.node_rank;
   incarnation_ = facts.incarnation;
+  preempt_signals_ = std::move(accepted.preempt_signals);
   redialer_->wait_for(std::chrono::milliseconds{accepted.lost_after_ms});
   agent_pulse_args pulse{group_, node_rank_, incarnation_};
   pulse.refused = [ending = ending_](const error& reason) {

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <caf/actor_system.hpp>
 
@@ -85,6 +86,9 @@ public:
 
   const std::shared_ptr<agent_ending>& ending() const { return ending_; }
 
+  /// Those of the run, once it has joined.
+  const std::vector<int>& preempt_signals() const { return preempt_signals_; }
+
 private:
   /// Without a limit, as in `agent_pulse`: the end of the connection to the
   /// driver ends the wait, or *stop*.
@@ -97,6 +101,7 @@ private:
   note_function note_;
   std::uint32_t node_rank_ = 0;
   std::uint64_t incarnation_ = 0;
+  std::vector<int> preempt_signals_;
   system_config config_;
   caf::actor_system system_;
   std::shared_ptr<agent_ending> ending_ = std::make_shared<agent_ending>();

@@ -50,6 +50,7 @@ expected<group_plan> plan_of(const run_request& request,
   plan.stop_timeout = request.run.stop_timeout;
   plan.exit_timeout = request.run.exit_timeout;
   plan.stop_grace = request.run.stop_grace;
+  plan.preempt_signals = request.run.preempt_signals;
   if (plan.in_process) // Threads are handed the loop itself.
     return plan;
   TROUPE_TRY(plan.loop, locate_loop(request.loop));

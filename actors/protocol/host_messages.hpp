@@ -134,13 +134,14 @@ TROUPE_INSPECT(agent_hello, facts)
 struct host_accepted {
   std::uint32_t node_rank = 0;
   std::string run_path; ///< Folder of the run, on storage that all hosts share.
-  std::uint64_t token = 0;        ///< In a file there, as in `start_ranks`.
-  std::string network_interface;  ///< `scaling_config::network_interface`.
-  std::int64_t lost_after_ms = 0; ///< `scaling_config::lost_after`.
+  std::uint64_t token = 0;          ///< In a file there, as in `start_ranks`.
+  std::string network_interface;    ///< `scaling_config::network_interface`.
+  std::int64_t lost_after_ms = 0;   ///< `scaling_config::lost_after`.
+  std::vector<int> preempt_signals; ///< `run_config::preempt_signals`.
 };
 
 TROUPE_INSPECT(host_accepted, node_rank, run_path, token, network_interface,
-               lost_after_ms)
+               lost_after_ms, preempt_signals)
 
 /// Asks an agent that was refused a place to ask for one again: one may be
 /// free.

@@ -223,7 +223,7 @@ void for_each_sample(F f) {
                  "0.1",
                  7,
                  9}});
-  f(host_accepted{2, "/runs/r", 17, "eth1", 20'000});
+  f(host_accepted{2, "/runs/r", 17, "eth1", 20'000, {10, 12}});
   f(host_checked{2, 1, problem, "10.1.0.4"});
   f(host_tick{2, 1});
   f(agent_launched{3});

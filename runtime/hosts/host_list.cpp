@@ -304,11 +304,12 @@ bool may_be_same_host(std::string_view a, std::string_view b) noexcept {
   // One address of IPv6 has many spellings.
   if (auto left = parse_ipv6(a))
     return left == parse_ipv6(b);
-  auto has_domain = [](std::string_view x) { return x.find('.') != x.npos; };
-  if (is_host_address(a) || is_host_address(b)
-      || has_domain(a) == has_domain(b))
+  if (is_host_address(a) || is_host_address(b))
     return false;
-  return is_same_name(a.substr(0, a.find('.')), b.substr(0, b.find('.')));
+  auto [shorter, longer] =
+    std::minmax(a, b, [](auto x, auto y) { return x.size() < y.size(); });
+  return longer.substr(shorter.size()).starts_with('.')
+         && is_same_name(longer.substr(0, shorter.size()), shorter);
 }
 
 expected<std::vector<std::string>> expand_host_list(std::string_view text,

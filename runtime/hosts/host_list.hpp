@@ -30,8 +30,8 @@ bool is_host_name(std::string_view text) noexcept;
 bool is_host_address(std::string_view name) noexcept;
 
 /// Whether *a* and *b* may name the same host: equal but for the case, two
-/// spellings of an address of IPv6, or one without a domain is the first label
-/// of the other.
+/// spellings of an address of IPv6, or one is the other's first labels, without
+/// all or a part of its domain.
 bool may_be_same_host(std::string_view a, std::string_view b) noexcept;
 
 /// The hosts of a list such as `a,b`, `n[008-012,15],gpu-[1,3]` or

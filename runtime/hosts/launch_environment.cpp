@@ -111,6 +111,14 @@ private:
     return static_cast<std::size_t>(i - hosts.begin());
   }
 
+  /// What this host calls itself.
+  std::string_view own_name() const {
+    for (const auto& x : options_.own_names)
+      if (x != "localhost" && !is_host_address(x))
+        return x;
+    return "localhost";
+  }
+
   // -- what the engines say about this task -----------------------------------
 
   expected<std::optional<std::int64_t>> mpi_rank() const {
@@ -227,9 +235,10 @@ private:
         concat("TROUPE_DRIVER=", address, " names this host: ", who,
                " is the driver, and agents come by themselves");
     else if (result.role == launch_role::agent)
-      result.found =
-        concat("TROUPE_DRIVER=", address, ": ", who,
-               " is an agent, with the ticket in ", result.ticket_path);
+      result.found = concat(
+        "TROUPE_DRIVER=", address, ": ", who,
+        " is an agent, with the ticket in ", result.ticket_path,
+        is_own ? "" : "; this host is called ", is_own ? "" : own_name());
     else
       result.found =
         concat("TROUPE_DRIVER=", address, ": this is process ", local,

@@ -219,7 +219,10 @@ TEST(host_list_test, takes_a_list_or_the_path_of_a_file) {
 TEST(host_list_test, compares_names_with_and_without_a_domain) {
   EXPECT_TRUE(may_be_same_host("n1", "N1"));
   EXPECT_TRUE(may_be_same_host("n1", "n1.example.org"));
+  EXPECT_TRUE(may_be_same_host("N1.a.example.org", "n1.a"));
   EXPECT_FALSE(may_be_same_host("n1.a.org", "n1.b.org"));
+  EXPECT_FALSE(may_be_same_host("n1.a", "n1.ab.org"));
+  EXPECT_FALSE(may_be_same_host("10.0", "10.0.0.1"));
   EXPECT_FALSE(may_be_same_host("n1", "n2"));
   EXPECT_FALSE(may_be_same_host("10", "10.0.0.1"));
   EXPECT_TRUE(may_be_same_host("fd00::A", "fd00::a"));

@@ -257,7 +257,12 @@ TEST(launch_environment_test, meets_by_ticket_in_the_pods_of_an_indexed_job) {
   EXPECT_TRUE(agent.has_lasting_ticket);
   EXPECT_EQ(agent.found,
             "TROUPE_DRIVER=fashion-0.fashion:4444: pod 3 of an Indexed Job is "
-            "an agent, with the ticket in /run/troupe");
+            "an agent, with the ticket in /run/troupe; this host is called "
+            "fashion-3");
+  // With `setHostnameAsFQDN`.
+  EXPECT_EQ(
+    found(pod("0"), on("fashion-0.fashion.team.svc.cluster.local")).role,
+    launch_role::driver);
   // The driver of a JobSet is a pod of its own.
   EXPECT_EQ(found({{"TROUPE_DRIVER", "set-driver-0-0.set:4444"},
                    {"JOB_COMPLETION_INDEX", "0"}},
@@ -283,7 +288,8 @@ TEST(launch_environment_test, meets_by_ticket_where_agents_are_jobs) {
   EXPECT_EQ(x.role, launch_role::agent);
   EXPECT_EQ(x.engine, launch_engine::tickets);
   EXPECT_EQ(x.found, "TROUPE_DRIVER=[fd00::1]:4444: Slurm job 4711 (restart 1) "
-                     "is an agent, with the ticket in /home/me/ticket");
+                     "is an agent, with the ticket in /home/me/ticket; this "
+                     "host is called n1");
   // One agent serves a host.
   EXPECT_EQ(found(with(task(1, "n2"),
                        {{"TROUPE_DRIVER", "a:1"}, {"SLURM_LOCALID", "1"}}))

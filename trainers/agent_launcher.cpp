@@ -1,9 +1,7 @@
 #include "troupe/trainers/agent_launcher.hpp"
 
 #include <mutex>
-#include <optional>
 #include <utility>
-#include <vector>
 
 #include "troupe/actors/compat/messaging.hpp"
 #include "troupe/runtime/fs.hpp"
@@ -31,7 +29,7 @@ struct agent_launcher::parts {
   host_plan plan;
   std::string program;
   std::string folder;
-  std::optional<std::vector<std::string>> environment;
+  environment_map variables; ///< Of this process.
   std::shared_ptr<listener_cell> cell = std::make_shared<listener_cell>();
   std::mutex mutex;
   std::string ticket; // guarded by it
@@ -56,7 +54,7 @@ agent_launcher::start(host_plan hosts) {
   if (code)
     return failure(ec::spawn,
                    "the agents' folder is not known: " + code.message());
-  x->environment = launcher_environment(x->plan.engine, own_environment());
+  x->variables = own_environment();
   launch_listener listener{
     [cell = x->cell](std::uint64_t launch) {
       cell->tell(agent_launched{launch});
@@ -91,16 +89,19 @@ void agent_launcher::close() {
 
 void agent_launcher::launch(std::size_t host, std::uint64_t launch) {
   auto& x = *parts_;
+  auto& name = x.plan.hosts[host].name;
   auto command =
-    agent_command(x.plan.engine, x.plan.hosts[host].name,
+    agent_command(x.plan.engine, name,
                   {x.program, concat("--node-agent=", launch)}, x.folder);
   if (!command) {
     x.cell->tell(launcher_ended{launch, command.error().message, false});
     return;
   }
+  auto environment = launcher_environment(x.plan.engine, name, x.variables);
   std::lock_guard guard{x.mutex};
   if (x.launcher)
-    x.launcher->launch(launch, std::move(*command), x.ticket, x.environment);
+    x.launcher->launch(launch, std::move(*command), x.ticket,
+                       std::move(environment));
 }
 
 agent_launches

@@ -1,10 +1,12 @@
 #include "troupe/runtime/hosts/host_launcher.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <initializer_list>
 #include <utility>
 
 #include "troupe/runtime/hosts/host_list.hpp"
+#include "troupe/runtime/hosts/slurm_job.hpp"
 #include "troupe/runtime/process/shell_quoted.hpp"
 #include "troupe/runtime/text.hpp"
 
@@ -16,19 +18,53 @@ namespace {
 constexpr int exit_not_executable = 126;
 constexpr int exit_not_found = 127;
 
-/// Whether the job's GPUs are counted by task or altogether. Slurm gives a step
-/// that asks for none what the job has asked for: of one task those of a task,
-/// or all, which no node has. One that asks by node gets these.
-bool counts_gpus_otherwise(const environment_reader& variables) {
+/// How the job has asked for GPUs.
+enum class gpu_count { by_node_or_none, by_task, altogether };
+
+gpu_count gpu_count_of(const environment_reader& variables) {
   for (auto name : {"SLURM_GPUS_PER_NODE", "SLURM_GRES", "SLURM_STEP_GRES"})
     if (variables.text_of(name))
-      return false;
-  for (auto name :
-       {"SLURM_GPUS", "SLURM_GPUS_PER_TASK", "SLURM_NTASKS_PER_GPU"})
+      return gpu_count::by_node_or_none;
+  for (auto name : {"SLURM_GPUS_PER_TASK", "SLURM_NTASKS_PER_GPU"})
     if (variables.text_of(name))
-      return true;
+      return gpu_count::by_task;
   auto by_task = variables.text_of("SLURM_TRES_PER_TASK");
-  return by_task && by_task->find("gpu") != by_task->npos;
+  if (by_task && by_task->find("gpu") != by_task->npos)
+    return gpu_count::by_task;
+  return variables.text_of("SLURM_GPUS") ? gpu_count::altogether
+                                         : gpu_count::by_node_or_none;
+}
+
+/// As many as *here*, on this node, for the tasks of *host*, if Slurm says how
+/// many tasks each node has.
+std::int64_t gpus_for_tasks_of(std::string_view host, std::int64_t here,
+                               const environment_map& own) {
+  environment_reader variables{own};
+  if (!variables.text_of("SLURM_JOB_ID"))
+    return here;
+  auto task = read_slurm_task(variables);
+  auto nodes = read_slurm_nodes(variables, task && *task);
+  if (!nodes || !nodes->own_index)
+    return here;
+  auto that = std::ranges::find(nodes->hosts, host, &host_entry::name);
+  auto own_tasks = nodes->hosts[*nodes->own_index].slots.value_or(0);
+  if (that == nodes->hosts.end() || !that->slots || own_tasks < 1)
+    return here;
+  return (here * *that->slots + own_tasks - 1) / own_tasks;
+}
+
+/// How many GPUs a step on *host* is to ask for. Slurm gives one that asks for
+/// none what the job has asked for: of one task those of a task, or all, which
+/// no node has. One that asks by node gets these.
+std::optional<std::int64_t> gpus_to_ask_for(std::string_view host,
+                                            const environment_map& own) {
+  environment_reader variables{own};
+  auto count = gpu_count_of(variables);
+  auto here = variables.number_of("SLURM_GPUS_ON_NODE");
+  if (count == gpu_count::by_node_or_none || !here || !*here)
+    return std::nullopt;
+  return count == gpu_count::by_task ? gpus_for_tasks_of(host, **here, own)
+                                     : **here;
 }
 
 /// Variables in which `srun` finds options of the job or step around it, or of
@@ -109,16 +145,15 @@ agent_command(launch_engine engine, std::string_view host,
 }
 
 std::optional<std::vector<std::string>>
-launcher_environment(launch_engine engine, const environment_map& own) {
+launcher_environment(launch_engine engine, std::string_view host,
+                     const environment_map& own) {
   if (engine != launch_engine::slurm)
     return std::nullopt;
   std::vector<std::string> result;
   for (const auto& [name, value] : own)
     if (!is_narrowing(name))
       result.push_back(concat(name, '=', value));
-  environment_reader variables{own};
-  auto gpus = variables.text_of("SLURM_GPUS_ON_NODE"); // On the driver's.
-  if (gpus && counts_gpus_otherwise(variables))
+  if (auto gpus = gpus_to_ask_for(host, own))
     result.push_back(concat("SLURM_GPUS_PER_NODE=", *gpus));
   return result;
 }

@@ -316,20 +316,20 @@ TEST(launcher_environment_test, hides_options_of_the_step_around_from_srun) {
                       {"SLURM_TRES_PER_TASK", "cpu=8,gres/gpu=1"},
                       {"SRUN_CPUS_PER_TASK", "8"},
                       {"TEXT", "a=b"}};
-  auto variables = launcher_environment(launch_engine::slurm, own);
+  auto variables = launcher_environment(launch_engine::slurm, "n2", own);
   ASSERT_TRUE(variables);
   EXPECT_THAT(*variables,
               ElementsAre("HOME=/root", "SLURM_CONF=/etc/slurm.conf",
                           "SLURM_CPUS_ON_NODE=32", "SLURM_GPUS_PER_NODE=4",
                           "SLURM_GRES=gpu:4", "SLURM_JOB_ID=7",
                           "SLURM_JOB_NODELIST=n[1-4]", "TEXT=a=b"));
-  EXPECT_FALSE(launcher_environment(launch_engine::ssh, own));
+  EXPECT_FALSE(launcher_environment(launch_engine::ssh, "n2", own));
 }
 
 TEST(launcher_environment_test, asks_for_gpus_by_node_where_the_job_did_not) {
   auto variables = [](environment_map own) {
     own.emplace("SLURM_GPUS_ON_NODE", "4");
-    return *launcher_environment(launch_engine::slurm, own);
+    return *launcher_environment(launch_engine::slurm, "n2", own);
   };
   auto asks = ElementsAre("SLURM_GPUS_ON_NODE=4", "SLURM_GPUS_PER_NODE=4");
   EXPECT_THAT(variables({{"SLURM_GPUS", "16"}}), asks);
@@ -342,8 +342,29 @@ TEST(launcher_environment_test, asks_for_gpus_by_node_where_the_job_did_not) {
     variables({{"SLURM_GPUS", "16"}, {"SLURM_GPUS_PER_NODE", "h200:4"}}),
     ElementsAre("SLURM_GPUS_ON_NODE=4", "SLURM_GPUS_PER_NODE=h200:4"));
   EXPECT_THAT(
-    *launcher_environment(launch_engine::slurm, {{"SLURM_GPUS", "16"}}),
+    *launcher_environment(launch_engine::slurm, "n2", {{"SLURM_GPUS", "16"}}),
     IsEmpty());
+}
+
+TEST(launcher_environment_test, asks_for_the_gpus_of_the_tasks_of_a_node) {
+  environment_map job{{"SLURM_GPUS_ON_NODE", "8"},
+                      {"SLURM_JOB_ID", "7"},
+                      {"SLURM_JOB_NODELIST", "n[1-4]"},
+                      {"SLURM_TASKS_PER_NODE", "4(x2),2,1"},
+                      {"SLURMD_NODENAME", "n1"}};
+  auto gpus_on = [&job](std::string_view host, environment_map own) {
+    own.insert(job.begin(), job.end());
+    auto made = *launcher_environment(launch_engine::slurm, host, own);
+    EXPECT_TRUE(made.back().starts_with("SLURM_GPUS_PER_NODE=")) << host;
+    return made.back().substr(made.back().find('=') + 1);
+  };
+  EXPECT_EQ(gpus_on("n2", {{"SLURM_GPUS_PER_TASK", "h200:2"}}), "8");
+  EXPECT_EQ(gpus_on("n3", {{"SLURM_GPUS_PER_TASK", "h200:2"}}), "4");
+  EXPECT_EQ(gpus_on("n4", {{"SLURM_TRES_PER_TASK", "gres/gpu=2"}}), "2");
+  // Not by task: Slurm does not say which node has how many.
+  EXPECT_EQ(gpus_on("n3", {{"SLURM_GPUS", "19"}}), "8");
+  job["SLURM_GPUS_ON_NODE"] = "1"; // For up to four tasks.
+  EXPECT_EQ(gpus_on("n3", {{"SLURM_NTASKS_PER_GPU", "4"}}), "1");
 }
 
 TEST(agent_command_test, quotes_for_the_remote_shell_of_ssh) {

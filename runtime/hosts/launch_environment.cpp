@@ -171,6 +171,7 @@ private:
   struct task {
     std::int64_t number = 0;
     std::string name;
+    bool is_of_srun = false;
   };
 
   /// A rank of mpirun is also a rank if Slurm gave mpirun its hosts.
@@ -178,13 +179,15 @@ private:
     TROUPE_TRY(auto rank, mpi_rank());
     TROUPE_TRY(auto in_step, read_slurm_task(variables_));
     if (rank && (!in_step || text_of("OMPI_COMM_WORLD_RANK")))
-      return task{*rank, concat("rank ", *rank, " of mpirun")};
+      return task{*rank, concat("rank ", *rank, " of mpirun"), false};
     TROUPE_TRY(auto without_pmix, pmi_rank());
     if (without_pmix)
-      return task{*without_pmix, concat("rank ", *without_pmix, " of mpiexec")};
+      return task{*without_pmix, concat("rank ", *without_pmix, " of mpiexec"),
+                  false};
     if (!in_step)
       return std::nullopt;
-    return task{in_step->number, concat("task ", in_step->number, " of srun")};
+    return task{in_step->number, concat("task ", in_step->number, " of srun"),
+                true};
   }
 
   /// The number of this process among those of its host.
@@ -273,7 +276,7 @@ private:
     TROUPE_TRY_VOID(expect_in_job(result.hosts));
     TROUPE_TRY(auto own, own_task());
     if (own && own->number > 0)
-      return extra(std::move(result), "hosts are given", own->name);
+      return extra(std::move(result), "hosts are given", *own);
     result.found =
       concat(count_text(result.hosts), " over ssh, because hosts are given; ",
              place_text(result));
@@ -308,10 +311,14 @@ private:
   }
 
   static launch_environment extra(launch_environment result,
-                                  std::string_view why, std::string_view task) {
+                                  std::string_view why, const task& own) {
     result.role = launch_role::extra_task;
-    result.found = concat(why, ": this is ", task,
+    result.found = concat(why, ": this is ", own.name,
                           ", which ends: number 0 starts the agents itself");
+    if (own.is_of_srun)
+      result.found +=
+        "; if the cluster has a WaitTime, it begins now: use srun "
+        "--wait=0";
     return result;
   }
 
@@ -334,7 +341,7 @@ private:
       return result;
     }
     if (own && own->number > 0)
-      return extra(std::move(result), to_string(job), own->name);
+      return extra(std::move(result), to_string(job), *own);
     std::string who;
     if (own)
       who = own->name;

@@ -130,7 +130,8 @@ TEST(launch_environment_test, has_no_use_for_the_other_tasks_of_a_step) {
   auto x = found(task(2, "n4"));
   EXPECT_EQ(x.role, launch_role::extra_task);
   EXPECT_EQ(x.found, "Slurm job 4711: this is task 2 of srun, which ends: "
-                     "number 0 starts the agents itself");
+                     "number 0 starts the agents itself; if the cluster has a "
+                     "WaitTime, it begins now: use srun --wait=0");
   // The same step with hosts of its own.
   EXPECT_EQ(found(task(2, "n4"), with_hosts("n2,n3", "n4")).role,
             launch_role::extra_task);

@@ -17,6 +17,11 @@ namespace troupe::internal {
 /// How long an agent looks for its driver.
 inline constexpr auto search_patience = std::chrono::seconds{120};
 
+/// The same if a driver has launched it, which listens already and launches it
+/// again: within the driver's `join_timeout`, so that the agent can still say
+/// where it got no answer.
+inline constexpr auto launched_patience = std::chrono::seconds{20};
+
 /// How long it waits for a ticket on standard input. A launcher writes that at
 /// once; a person may need a moment to paste it.
 inline constexpr auto ticket_patience = std::chrono::seconds{60};

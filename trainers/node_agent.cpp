@@ -162,7 +162,8 @@ private:
     note_(search_text(orders_));
     auto deadline = std::chrono::steady_clock::now() + join_patience;
     for (;;) {
-      auto found = find(search_patience);
+      auto found =
+        find(orders_.launch != 0 ? launched_patience : search_patience);
       if (!found && orders_.looks_again && found.error().code == ec::timeout)
         return {agent_exit::try_again, {}};
       if (!found)

@@ -217,6 +217,14 @@ class OverSsh(WithSsh):
             self.use_ssh("")
         self.assertRegex(output, "h2: .*Permission denied")
 
+    def test_a_host_that_cannot_reach_the_driver_says_so_before_the_run_ends(self):
+        self.tool("hosts.sh", "run", "h2", "nft", "add table inet firewall; add chain inet firewall out { type filter hook output "
+                  "priority 0; }; add rule inet firewall out tcp flags & (syn|ack) == syn drop")
+        self.addCleanup(self.tool, "hosts.sh", "run", "h2", "nft", "delete table inet firewall")
+        output = self.refused("--hosts", "h1,h2", "--workers", "2", "--join-ms", "30000")
+        self.assertRegex(output, "host h2: troupe: the agent of this host ends: no driver of run .* accepted this host at port ")
+        self.assertIn("198.18.0.1: no answer within 3 s", output)
+
     def on_own_disk(self, host, program):
         """Each host has a /dev/shm of its own."""
         path = f"/dev/shm/{self.work.name}"

@@ -31,8 +31,9 @@ namespace {
 using steady = std::chrono::steady_clock;
 
 /// What is kept of a launcher's standard error: bytes, lines, bytes per line.
+/// An agent that finds no driver has a line for each address.
 constexpr std::size_t max_kept = 4096;
-constexpr std::size_t max_lines = 5;
+constexpr std::size_t max_lines = 12;
 constexpr std::size_t max_line = 300;
 
 /// What is read at most of a launcher that has ended.
@@ -46,7 +47,8 @@ std::string last_lines(std::string_view text) {
     auto line = utf8_text(text.substr(0, size));
     text.remove_prefix(std::min(size + 1, text.size()));
     std::erase_if(line, [](unsigned char c) { return c < ' ' && c != '\t'; });
-    if (line.find_first_not_of(" \t") == line.npos)
+    line.erase(0, line.find_first_not_of(" \t"));
+    if (line.empty())
       continue;
     lines.emplace_back(cut_text(line, max_line));
     if (lines.size() > max_lines)

@@ -144,12 +144,26 @@ TEST_F(host_launcher_test, keeps_only_the_last_lines) {
   launcher.launch(1,
                   shell("yes 'a line of noise' | head -c 3000000 >&2; "
                         "head -c 5000 /dev/zero | tr '\\0' x >&2; echo >&2; "
-                        "for i in 1 2 3 4 5; do echo \"cause $i\" >&2; done"),
+                        "for i in $(seq 12); do echo \"cause $i\" >&2; done"),
                   "");
   EXPECT_EQ(records.end_of(1).output,
-            "cause 1\ncause 2\ncause 3\ncause 4\ncause 5");
+            "cause 1\ncause 2\ncause 3\ncause 4\ncause 5\ncause 6\n"
+            "cause 7\ncause 8\ncause 9\ncause 10\ncause 11\ncause 12");
   launcher.launch(2, shell("head -c 5000 /dev/zero | tr '\\0' x >&2"), "");
   EXPECT_THAT(records.end_of(2).output, SizeIs(300));
+}
+
+TEST_F(host_launcher_test, shows_all_addresses_of_a_driver_that_was_not_found) {
+  auto launcher = make();
+  launcher.launch(1,
+                  shell("echo 'troupe: no driver:' >&2; for i in $(seq 8); do "
+                        "echo \"  10.0.0.$i: refused\" >&2; done; exit 75"),
+                  "");
+  EXPECT_EQ(to_string(records.end_of(1)),
+            "troupe: no driver: 10.0.0.1: refused; 10.0.0.2: refused; "
+            "10.0.0.3: refused; 10.0.0.4: refused; 10.0.0.5: refused; "
+            "10.0.0.6: refused; 10.0.0.7: refused; 10.0.0.8: refused (exited "
+            "with code 75)");
 }
 
 TEST_F(host_launcher_test, does_not_show_secrets) {

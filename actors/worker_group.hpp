@@ -61,7 +61,8 @@ struct group_plan {
 /// How the agents of other hosts are launched. The functions must not wait; all
 /// are empty if agents come by themselves.
 struct agent_launches {
-  /// Launches an agent on a host; `agent_launched` and `launcher_ended` follow.
+  /// Launches an agent on a host; `agent_launched`, perhaps
+  /// `launcher_said`, and `launcher_ended` follow.
   std::function<void(std::size_t host, std::uint64_t launch)> begin;
   /// Its agent is here.
   std::function<void(std::uint64_t launch)> arrived;
@@ -161,6 +162,7 @@ struct worker_group_state {
   /// whether the attempt that waits for hosts may start.
   void watch_hosts();
   void note_launch(const agent_launched& x);
+  void note_launcher(const launcher_said& x);
   void note_launcher(const launcher_ended& x);
   void carry_out(const host_decisions& decisions);
   void drop_agent(const fence_agent& x);

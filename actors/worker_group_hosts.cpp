@@ -233,6 +233,14 @@ void worker_group_state::note_launch(const agent_launched& x) {
   carry_out(hosts.launched(x.launch, self->clock().now()));
 }
 
+void worker_group_state::note_launcher(const launcher_said& x) {
+  auto host = hosts.host_of(x.launch);
+  if (!host || hosts.at(*host).is_here() || leaving)
+    return;
+  note(concat("host ", hosts.name(*host), " is waited for: ", x.words));
+  hosts.launcher_said(x.launch, x.words);
+}
+
 void worker_group_state::note_launcher(const launcher_ended& x) {
   auto host = hosts.host_of(x.launch);
   if (!host)

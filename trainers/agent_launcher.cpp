@@ -61,6 +61,9 @@ agent_launcher::start(host_plan hosts) {
     },
     [cell = x->cell](const launch_end& end) {
       cell->tell(launcher_ended{end.launch, to_string(end), end.may_help()});
+    },
+    [cell = x->cell](std::uint64_t launch, std::string words) {
+      cell->tell(launcher_said{launch, std::move(words)});
     }};
   TROUPE_TRY(auto launcher, host_launcher::start(std::move(listener)));
   x->launcher = std::make_unique<host_launcher>(std::move(launcher));

@@ -186,6 +186,15 @@ struct agent_launched {
 
 TROUPE_INSPECT(agent_launched, launch)
 
+/// The launcher has said this, and its agent has not come for a while. From
+/// this process.
+struct launcher_said {
+  std::uint64_t launch = 0;
+  std::string words;
+};
+
+TROUPE_INSPECT(launcher_said, launch, words)
+
 /// The launcher has ended, or could not start. From this process.
 struct launcher_ended {
   std::uint64_t launch = 0;

@@ -75,8 +75,9 @@ using worker_group_actor = caf::typed_actor<
   caf::result<void>(host_tick),
   // Its host is about to leave.
   caf::result<void>(host_notice),
-  // The launcher of another host's agent has begun, or ended.
-  caf::result<void>(agent_launched), caf::result<void>(launcher_ended),
+  // The launcher of another host's agent has begun, said something, or ended.
+  caf::result<void>(agent_launched), caf::result<void>(launcher_said),
+  caf::result<void>(launcher_ended),
   // An agent reports the starts and ends of its ranks, and their calls.
   caf::result<void>(rank_launched), caf::result<void>(rank_launch_failed),
   caf::result<void>(host_calls), caf::result<void>(rank_loop_ended),

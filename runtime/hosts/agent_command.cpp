@@ -179,14 +179,4 @@ bool launch_end::may_help() const noexcept {
   return !says_one_of({"Permission denied (", "Host key verification failed"});
 }
 
-std::string to_string(const launch_end& x) {
-  auto text = x.output;
-  for (auto at = text.find('\n'); at != text.npos; at = text.find('\n', at))
-    text.replace(at, 1, at > 0 && text[at - 1] == ':' ? " " : "; ");
-  if (x.how.how == process_exit::kind::lost)
-    return text.empty() ? "its launcher did not begin" : text;
-  return text.empty() ? "its launcher " + to_string(x.how)
-                      : concat(text, " (", to_string(x.how), ')');
-}
-
 } // namespace troupe::internal

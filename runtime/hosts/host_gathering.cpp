@@ -150,7 +150,8 @@ std::string host_states::missing_text(const run_host& x) const {
         return "its launcher has not started";
       break;
     case host_state::connecting:
-      return concat("launched, but its agent did not connect to ", addresses_);
+      return concat("launched, but its agent did not connect to ", addresses_,
+                    x.said.empty() ? "" : "; its launcher says: ", x.said);
     case host_state::suspect:
       return "does not answer";
     case host_state::draining:

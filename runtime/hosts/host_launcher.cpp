@@ -57,6 +57,12 @@ std::string last_lines(std::string_view text) {
   return redacted_lines(joined(lines, "\n"));
 }
 
+std::string in_one_line(std::string text) {
+  for (auto at = text.find('\n'); at != text.npos; at = text.find('\n', at))
+    text.replace(at, 1, at > 0 && text[at - 1] == ':' ? " " : "; ");
+  return text;
+}
+
 struct pipe_of_launcher {
   unshared_fd reader;
   unshared_fd writer;
@@ -76,6 +82,14 @@ void make_nonblocking(const unshared_fd& fd) {
 }
 
 } // namespace
+
+std::string to_string(const launch_end& x) {
+  auto text = in_one_line(x.output);
+  if (x.how.how == process_exit::kind::lost)
+    return text.empty() ? "its launcher did not begin" : text;
+  return text.empty() ? "its launcher " + to_string(x.how)
+                      : concat(text, " (", to_string(x.how), ')');
+}
 
 /// What the thread does.
 class host_launcher::worker {
@@ -99,6 +113,8 @@ public:
     std::string read;     ///< The last bytes of its standard error.
     bool is_delivered = false;
     bool is_starting = true;
+    bool has_said = false; ///< `launch_listener::said` was called.
+    steady::time_point begun = steady::now();
     ending_step ending = ending_step::none;
     steady::time_point due{}; ///< Of the next step of its ending.
   };
@@ -261,15 +277,27 @@ private:
         waits.push_back({x.input.get(), POLLOUT, 0});
       if (x.ending != ending_step::none)
         due = std::min(due, x.due);
+      else if (has_to_say(x))
+        due = std::min(due, x.begun + limits_.patience);
     }
     wait_until_ready(waits, due);
     if (waits.front().revents != 0)
       wake_.clear();
   }
 
+  /// Whether its words are passed on once it has taken too long.
+  bool has_to_say(const running& x) const {
+    return x.is_starting && !x.has_said && !x.read.empty() && listener_.said;
+  }
+
   void serve(running& x) {
     write_input(x);
     read_errors(x, max_kept);
+    if (has_to_say(x) && steady::now() >= x.begun + limits_.patience) {
+      x.has_said = true;
+      if (auto words = in_one_line(last_lines(x.read)); !words.empty())
+        listener_.said(x.launch, std::move(words));
+    }
     if (x.ending == ending_step::none || steady::now() < x.due)
       return;
     x.due = steady::now() + limits_.grace;

@@ -67,6 +67,10 @@ struct launch_listener {
 
   /// Called once for each launch.
   std::function<void(launch_end)> ended;
+
+  /// The launcher has said this, in one line, and its agent has not connected
+  /// for a while. Called at most once for each launch; may be empty.
+  std::function<void(std::uint64_t launch, std::string words)> said;
 };
 
 /// Runs the launchers of agents, one process per host, on a thread of its own.
@@ -84,6 +88,10 @@ public:
     /// SIGTERM, and after SIGKILL. `srun` kills its task at SIGTERM: agents
     /// are asked to leave by their connection.
     std::chrono::milliseconds grace{2000};
+
+    /// How long an agent may take to connect until what its launcher says is
+    /// passed on: `srun` may wait for a node, `ssh` for another host.
+    std::chrono::milliseconds patience{10'000};
   };
 
   /// `ec::spawn` if there is no thread or descriptor for it.

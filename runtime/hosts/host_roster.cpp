@@ -298,6 +298,11 @@ host_decisions host_roster::launched(std::uint64_t launch, time_point now) {
   return host ? states_.on_launched(*host, launch, now) : host_decisions{};
 }
 
+void host_roster::launcher_said(std::uint64_t launch, std::string said) {
+  if (auto host = host_of(launch))
+    states_.on_launcher_said(*host, launch, std::move(said));
+}
+
 host_decisions host_roster::launcher_ended(std::uint64_t launch,
                                            std::string reason, bool may_help,
                                            time_point now) {

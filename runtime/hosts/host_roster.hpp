@@ -111,6 +111,10 @@ public:
   /// The host that *launch* was for, unless another one has replaced it.
   std::optional<std::size_t> host_of(std::uint64_t launch) const;
 
+  /// The launcher *launch* has *said* something; see
+  /// `host_states::on_launcher_said`.
+  void launcher_said(std::uint64_t launch, std::string said);
+
   /// The launcher *launch* ended; see `host_states::on_launcher_ended`.
   host_decisions launcher_ended(std::uint64_t launch, std::string reason,
                                 bool may_help, time_point now);

@@ -51,6 +51,13 @@ host_decisions host_states::on_launched(std::size_t host, std::uint64_t launch,
   return {};
 }
 
+void host_states::on_launcher_said(std::size_t host, std::uint64_t launch,
+                                   std::string said) {
+  auto& x = hosts_[host];
+  if (x.launch == launch)
+    x.said = std::move(said);
+}
+
 host_decisions host_states::on_launcher_ended(std::size_t host,
                                               std::uint64_t launch,
                                               std::string reason, bool may_help,
@@ -255,6 +262,7 @@ void host_states::launch(std::size_t host, time_point now,
   x.state = host_state::launching;
   x.next_launch.reset();
   x.problem.clear();
+  x.said.clear();
   x.launch = ++launches_;
   x.has_launcher = true;
   x.launched = now;

@@ -183,6 +183,7 @@ struct run_host {
   bool has_launcher = false; ///< That of the latest launch has not ended.
   int launches = 0;          ///< The one that made progress last is the first.
   time_point launched{};
+  std::string said; ///< By the launcher of the latest launch.
   std::optional<time_point> next_launch;
 
   /// Whether its agent has checked it and counts.
@@ -240,6 +241,11 @@ public:
   /// The launcher has the ticket.
   host_decisions on_launched(std::size_t host, std::uint64_t launch,
                              time_point now);
+
+  /// The launcher has *said* this, and waits for something: it is why its agent
+  /// does not connect.
+  void on_launcher_said(std::size_t host, std::uint64_t launch,
+                        std::string said);
 
   /// The launcher ended, or could not start; *reason* says why. Another launch
   /// *may_help*, unless the launcher or the agent has said the contrary, and

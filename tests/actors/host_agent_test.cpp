@@ -55,6 +55,7 @@ protected:
           record->tick_answer.deliver();
       },
       [](const agent_launched&) {},
+      [](const launcher_said&) {},
       [](const launcher_ended&) {},
       [](const host_notice&) {},
       [note](const rank_launched&) { note("launched"); },

@@ -243,6 +243,7 @@ void for_each_sample(F f) {
   f(sweep_ended{{{one_trial}, "/runs/s", problem, true, score_order::max}});
   f(run_closed{"ab", "/runs/r"});
   f(ask_for_place{});
+  f(launcher_said{3, "text"});
 }
 
 template <class T>

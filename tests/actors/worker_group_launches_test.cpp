@@ -59,6 +59,16 @@ TEST_F(launched_host_test, a_launch_that_failed_is_shown_and_repeated) {
   EXPECT_EQ(elsewhere->launched.size(), 1u);
 }
 
+TEST_F(launched_host_test, what_a_launcher_says_that_waits_is_shown) {
+  tell(agent_launched{launched[0]});
+  tell(launcher_said{launched[0], "the node is busy"});
+  EXPECT_THAT(notes, HasSubstr("host h1 is waited for: the node is busy"));
+  pass_seconds(6);
+  ASSERT_EQ(record->failed.size(), 1u);
+  EXPECT_THAT(record->failed[0].reason.message,
+              HasSubstr("its launcher says: the node is busy"));
+}
+
 TEST_F(launched_host_test, a_launch_that_cannot_help_ends_the_run) {
   tell(launcher_ended{launched[0], "no such file", false});
   ASSERT_EQ(record->failed.size(), 1u);

@@ -456,7 +456,7 @@ class DeadNodesOfSlurm(OnHosts):
         output = self.refused("--workers", "2", "--join-ms", "15000", prefix=["salloc", "-N2", "-w", "h[1,3]"])
         # Another launch may be under way by then.
         self.assertRegex(output, r"1 of 2 hosts is missing after 15 s, and 2 are needed:\n"
-                                 r" +h3: (?:launched, .*; before that: )?(?:srun: cluster .*; )?srun: error: .* node h3: ")
+                                 r" +h3: (?:launched, .*; (?:before that|its launcher says): )?(?:srun: cluster .*; )?srun: error: .* node h3: ")
 
     def test_an_elastic_run_starts_without_a_node_that_is_dead(self):
         running = self.start("--workers", "2", "--fewest", "1", "--join-ms", "15000", prefix=["salloc", "-N2", "-w", "h[1,4]"])

@@ -127,6 +127,18 @@ TEST_F(host_launcher_test, reports_how_a_launcher_ended_and_its_last_lines) {
   EXPECT_FALSE(records.end_of(3).may_help());
 }
 
+TEST_F(host_launcher_test, tells_what_a_launcher_says_that_waits) {
+  auto launcher = make({.patience = std::chrono::milliseconds{0}});
+  launcher.launch(1,
+                  shell("echo 'srun: Job step creation temporarily disabled, "
+                        "retrying (Requested nodes are busy)' >&2; exec cat"),
+                  "ticket");
+  EXPECT_EQ(records.words_of(1),
+            "srun: Job step creation temporarily disabled, retrying (Requested "
+            "nodes are busy)");
+  EXPECT_EQ(records.ends_of(1), 0u);
+}
+
 TEST_F(host_launcher_test, tells_that_a_launcher_could_not_be_started) {
   auto launcher = make();
   launcher.launch(1, {"no-such-launcher", "h1"}, "ticket");

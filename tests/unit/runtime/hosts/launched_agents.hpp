@@ -23,6 +23,11 @@ public:
               std::lock_guard guard{mutex_};
               ends_[x.launch].push_back(std::move(x));
               changed_.notify_all();
+            },
+            [this](std::uint64_t launch, std::string words) {
+              std::lock_guard guard{mutex_};
+              said_[launch] = std::move(words);
+              changed_.notify_all();
             }};
   }
 
@@ -36,6 +41,13 @@ public:
   void wait_for_delivery(std::uint64_t launch) {
     std::unique_lock lock{mutex_};
     changed_.wait(lock, [&] { return delivered_.contains(launch); });
+  }
+
+  /// What the launcher has said although it has not ended.
+  std::string words_of(std::uint64_t launch) {
+    std::unique_lock lock{mutex_};
+    changed_.wait(lock, [&] { return said_.contains(launch); });
+    return said_[launch];
   }
 
   std::set<std::uint64_t> delivered() {
@@ -54,6 +66,7 @@ private:
   std::condition_variable changed_;
   std::set<std::uint64_t> delivered_;
   std::map<std::uint64_t, std::vector<launch_end>> ends_;
+  std::map<std::uint64_t, std::string> said_;
 };
 
 } // namespace troupe::internal::test

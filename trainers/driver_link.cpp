@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "troupe/actors/door/tls_link.hpp"
+#include "troupe/runtime/hosts/host_list.hpp"
 #include "troupe/runtime/process/descriptor.hpp"
 #include "troupe/runtime/process/threads.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
@@ -21,9 +22,11 @@ namespace troupe::internal {
 
 namespace {
 
-/// How long it tries a ticket of a driver that may have ended meanwhile; how
-/// often it looks for one in a file.
+/// How long it tries a ticket of a driver that may have ended meanwhile, or one
+/// with a name, which resolvers answer after 5 s and more if their first server
+/// is gone; how often it looks for one in a file.
 constexpr auto ticket_age = std::chrono::seconds{5};
+constexpr auto named_ticket_age = std::chrono::seconds{15};
 constexpr auto look_interval = std::chrono::milliseconds{100};
 
 /// How long a file may be no ticket: it may be under way here (`scp`), or its
@@ -66,7 +69,8 @@ expected<found_driver> find_by_file(const fs::path& path, int stop,
     if (found && *found) {
       auto& ticket = **found;
       bad_since.reset();
-      auto dialed = dial(ticket, {.limit = ticket_age, .stop = stop});
+      auto dialed =
+        dial(ticket, {.limit = ticket_age_of(ticket), .stop = stop});
       if (dialed)
         return found_driver{std::move(ticket), std::move(*dialed)};
       last = dialed.error();
@@ -98,6 +102,11 @@ expected<ticket> read_standard_input(int stop) {
 }
 
 } // namespace
+
+std::chrono::milliseconds ticket_age_of(const ticket& x) {
+  return std::ranges::all_of(x.addresses, is_host_address) ? ticket_age
+                                                           : named_ticket_age;
+}
 
 expected<found_driver> find_driver(const fs::path& path, std::string_view text,
                                    int stop,

@@ -32,6 +32,9 @@ struct found_driver {
   dialed_channel channel;
 };
 
+/// How long the ticket of a file is tried before it is read again.
+std::chrono::milliseconds ticket_age_of(const ticket& x);
+
 /// Calls the door of the driver that the ticket in the file or folder *path*
 /// names, or the ticket *text*; if both are empty, the ticket comes on standard
 /// input. Ends with `ec::stopped` as soon as the descriptor *stop* is readable,

@@ -29,6 +29,7 @@
 #include "troupe/actors/protocol/type_ids.hpp"
 #include "troupe/actors/transport/private_endpoint.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
+#include "troupe/trainers/driver_link.hpp"
 #include "troupe/trainers/host_door.hpp"
 #include "troupe/trainers/node_agent.hpp"
 
@@ -210,6 +211,16 @@ TEST_F(agent_ticket_test, an_agent_without_a_ticket_says_where_it_looked) {
   EXPECT_THAT(bytes_of(said),
               testing::HasSubstr("no ticket came by standard input; "
                                  "TROUPE_TICKET is not set"));
+}
+
+// A lookup begins with each reading of the ticket, and may take 5 s if the
+// first server of names is gone.
+TEST(ticket_age_test, is_longer_than_the_lookup_of_a_name) {
+  ticket numbers;
+  numbers.addresses = {"10.0.0.1", "fd00::1"};
+  ticket names;
+  names.addresses = {"10.0.0.1", "train-0.train"};
+  EXPECT_GT(ticket_age_of(names), 2 * ticket_age_of(numbers));
 }
 
 // As between two runs of mpirun.

@@ -209,9 +209,10 @@ std::string host_roster::shortage(std::size_t host) const {
 
 std::string host_roster::sharing(std::size_t host) const {
   auto& mine = at(host);
+  // A driver without ranks uses nothing there.
   for (std::size_t i = 0; i < all().size() && !mine.boot.empty(); ++i)
-    if (auto& x = at(i); i != host && x.incarnation && x.boot == mine.boot
-                         && x.own_name == mine.own_name)
+    if (auto& x = at(i); i != host && x.incarnation && x.planned > 0
+                         && x.boot == mine.boot && x.own_name == mine.own_name)
       return concat("the agents of ", x.name, " (host ", i, ") and ", mine.name,
                     " (host ", host,
                     ") run on one machine: both use all its cores and GPUs; "

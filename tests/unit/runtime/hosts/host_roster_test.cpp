@@ -125,6 +125,20 @@ TEST_F(host_roster_test, tells_of_two_agents_on_one_machine) {
   EXPECT_EQ(roster.sharing(second), "");
 }
 
+// It was given by another name than that of this machine.
+TEST_F(host_roster_test,
+       a_driver_without_ranks_leaves_its_machine_to_an_agent) {
+  auto own = facts(100, "h0");
+  own.boot = "b0";
+  roster = host_roster{
+    {{"", 0, 0, 0}, {"", 0, 1, 1}}, own, host_limits{}, "10.0.0.1 port 7"};
+  roster.gather(now);
+  auto agent = facts(1, "h0");
+  agent.boot = "b0";
+  EXPECT_EQ(admit(agent).value_or(0), 1u);
+  EXPECT_EQ(roster.sharing(1), "");
+}
+
 TEST_F(host_roster_test, remembers_why_an_agent_was_refused) {
   roster.gather(now);
   EXPECT_FALSE(admit(facts(1, "h1", "bb")));

@@ -129,7 +129,14 @@ agent_command(launch_engine engine, std::string_view host,
   command += "exec";
   for (const auto& x : program)
     command += ' ' + shell_quoted(x);
+  // A terminal, forwardings and a command of the user's configuration are for
+  // other purposes.
   return std::vector<std::string>{"ssh",
+                                  "-T",
+                                  "-o",
+                                  "ClearAllForwardings=yes",
+                                  "-o",
+                                  "RemoteCommand=none",
                                   "-o",
                                   "BatchMode=yes",
                                   "-o",

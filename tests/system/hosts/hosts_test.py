@@ -209,6 +209,14 @@ class OverSsh(WithSsh):
         self.assertIn("1 of 2 hosts is missing", output)
         self.assertRegex(output, "h9: .*Could not resolve hostname h9")
 
+    def test_a_terminal_a_command_and_forwardings_of_the_user_do_no_harm(self):
+        config = self.ssh_folder / "config"
+        before = config.read_text()
+        self.addCleanup(config.write_text, before)
+        config.write_text("RequestTTY force\nRemoteCommand exit 1\nExitOnForwardFailure yes\n"
+                          f"LocalForward 198.18.0.99:4444 127.0.0.1:1\n{before}")  # An address of no host.
+        self.assertEqual(self.run_on(2, "--hosts", "h1,h2", "--workers", "2")[0], [(0, 0, "h1"), (1, 0, "h2")])
+
     def test_a_host_that_lets_no_one_in_is_named_at_once(self):
         self.use_ssh("-o PubkeyAuthentication=no")
         try:

@@ -398,7 +398,8 @@ TEST(agent_command_test, quotes_for_the_remote_shell_of_ssh) {
                                {"/my app/train", "--node-agent"});
   ASSERT_TRUE(command);
   EXPECT_THAT(*command,
-              ElementsAre("ssh", "-o", "BatchMode=yes", "-o",
+              ElementsAre("ssh", "-T", "-o", "ClearAllForwardings=yes", "-o",
+                          "RemoteCommand=none", "-o", "BatchMode=yes", "-o",
                           "ConnectTimeout=5", "-o", "ServerAliveInterval=1",
                           "-o", "ServerAliveCountMax=3", "-o", "LogLevel=ERROR",
                           "fd00::1", "exec '/my app/train' '--node-agent'"));

@@ -183,7 +183,9 @@ bool launch_end::may_help() const noexcept {
   if (says_one_of({"execve(): "}))
     return !says_one_of(
       {"No such file or directory", "Permission denied", "Exec format error"});
-  return !says_one_of({"Permission denied (", "Host key verification failed"});
+  return !says_one_of({"Permission denied (", "Host key verification failed",
+                       "Invalid job id specified",
+                       "Job/step already completing or completed"});
 }
 
 } // namespace troupe::internal

@@ -53,7 +53,8 @@ struct launch_end {
   std::string output;
 
   /// Whether another launch may help: not if the program is not there, the host
-  /// does not let this user in, or the agent says so by its exit code.
+  /// does not let this user in, the job of Slurm is over, or the agent says so
+  /// by its exit code.
   bool may_help() const noexcept;
 };
 

@@ -125,6 +125,12 @@ TEST_F(host_launcher_test, reports_how_a_launcher_ended_and_its_last_lines) {
             "its launcher killed by signal 9 (SIGKILL)");
   launcher.launch(3, shell("exit 78"), "ticket");
   EXPECT_FALSE(records.end_of(3).may_help());
+  // In a shell whose job has ended.
+  launcher.launch(4,
+                  shell("echo 'srun: error: Unable to confirm allocation for "
+                        "job 7: Invalid job id specified' >&2; exit 1"),
+                  "ticket");
+  EXPECT_FALSE(records.end_of(4).may_help());
 }
 
 TEST_F(host_launcher_test, tells_what_a_launcher_says_that_waits) {

@@ -256,6 +256,13 @@ private:
     result.engine = launch_engine::tickets;
     result.ticket_path = *text_of("TROUPE_TICKET");
     result.found = concat("an agent, with the ticket ", result.ticket_path);
+    TROUPE_TRY(auto local, own_local_task());
+    if (local > 0) {
+      result.role = launch_role::extra_task;
+      result.found += concat(": this is process ", local,
+                             " of its host, which has an agent already; it "
+                             "ends");
+    }
     return result;
   }
 

@@ -310,6 +310,17 @@ TEST(launch_environment_test, an_agent_by_hand_needs_a_ticket_alone) {
   EXPECT_FALSE(x.has_lasting_ticket) << "each start of a run makes its own";
 }
 
+TEST(launch_environment_test, several_tasks_of_a_host_are_one_agent) {
+  auto agent = [](int number, std::string local) {
+    return found(
+      with(task(number, "n2"), {{"TROUPE_TICKET", "/home/me/ticket"},
+                                {"SLURM_LOCALID", std::move(local)}}),
+      as_agent("n2"));
+  };
+  EXPECT_EQ(agent(1, "0").role, launch_role::agent);
+  EXPECT_EQ(agent(2, "1").role, launch_role::extra_task);
+}
+
 TEST(launch_environment_test, refuses_half_an_invitation) {
   EXPECT_THAT(mistake_in({{"TROUPE_TICKET", "/run/troupe"}}),
               HasSubstr("started without --node-agent"));

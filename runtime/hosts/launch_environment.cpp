@@ -357,8 +357,12 @@ private:
     else
       who =
         text_of("SLURM_PROCID") ? "its batch script" : "a command of salloc";
-    result.found =
-      concat(to_string(job), ": ", count_text(result.hosts), ", this is ", who);
+    TROUPE_TRY(auto components, number_of("SLURM_HET_SIZE"));
+    auto part = components.value_or(1) > 1
+                  ? concat(" of one of its ", *components, " components")
+                  : std::string{};
+    result.found = concat(to_string(job), ": ", count_text(result.hosts), part,
+                          ", this is ", who);
     if (!result.host_index)
       result.found += ", on a host that is not one of them";
     return result;

@@ -242,6 +242,12 @@ TEST(launch_environment_test, refuses_given_hosts_that_cannot_be_meant) {
             launch_engine::ssh);
 }
 
+TEST(launch_environment_test, says_that_it_uses_a_part_of_a_heterogeneous_job) {
+  EXPECT_EQ(found(with(batch_script, {{"SLURM_HET_SIZE", "2"}})).found,
+            "Slurm job 4711: 4 hosts (n1-n4) of one of its 2 components, this "
+            "is its batch script");
+}
+
 TEST(launch_environment_test, meets_by_ticket_in_the_pods_of_an_indexed_job) {
   auto pod = [](std::string index) {
     return environment_map{{"TROUPE_DRIVER", "fashion-0.fashion:4444"},

@@ -1,6 +1,9 @@
 #include "troupe/runtime/hosts/launch_environment.hpp"
 
 #include <algorithm>
+#include <fstream>
+#include <set>
+#include <sstream>
 #include <utility>
 
 #include "troupe/runtime/counted.hpp"
@@ -410,13 +413,47 @@ private:
     }
     result.host_index = 0;
     TROUPE_TRY(auto index, number_of("JOB_COMPLETION_INDEX"));
-    result.is_odd = index.has_value();
+    auto other = index ? concat("pod ", *index,
+                                " of an Indexed Job, but TROUPE_DRIVER is not "
+                                "set")
+                       : other_launcher();
+    result.is_odd = !other.empty();
     result.found =
-      index ? concat("this host alone: pod ", *index,
-                     " of an Indexed Job, but TROUPE_DRIVER is not set")
-            : "this host alone: no hosts are given, and nothing of Slurm, MPI "
-              "or Kubernetes was found";
+      concat("this host alone: ",
+             result.is_odd ? other
+                           : "no hosts are given, and nothing of Slurm, MPI "
+                             "or Kubernetes was found");
     return result;
+  }
+
+  /// What tells of processes or hosts that this run does not use; empty: there
+  /// is nothing. Once on each host.
+  std::string other_launcher() const {
+    auto size = number_of("WORLD_SIZE");
+    if (size && size->value_or(1) > 1 && text_of("RANK")
+        && text_of("LOCAL_RANK").value_or("0") == "0")
+      return concat("WORLD_SIZE=", **size,
+                    " is of a launcher such as torchrun, each of whose "
+                    "processes trains alone here: start one process instead, "
+                    "with --hosts for several hosts");
+    std::set<std::string> of_pbs;
+    if (auto path = text_of("PBS_NODEFILE")) {
+      std::ifstream in{std::string{*path}};
+      for (std::string name; in >> name;)
+        of_pbs.insert(name);
+    }
+    if (of_pbs.size() > 1)
+      return concat("PBS_NODEFILE has ", of_pbs.size(),
+                    " hosts: give them by --hosts to use them");
+    std::istringstream of_lsf{
+      std::string{text_of("LSB_MCPU_HOSTS").value_or("")}};
+    auto hosts = 0; // Each with its number of slots.
+    for (std::string name, slots; of_lsf >> name >> slots;)
+      ++hosts;
+    if (hosts > 1)
+      return concat("LSB_MCPU_HOSTS has ", hosts,
+                    " hosts: give them by --hosts to use them");
+    return {};
   }
 
   environment_reader variables_;

@@ -76,9 +76,10 @@ inline constexpr std::string_view default_ticket_path = "/run/troupe";
 
 /// Finds out what started this program. The first of these decides:
 /// `TROUPE_DRIVER`, the hosts of *options*, a job of Slurm, Open MPI or PMIx, a
-/// pod of an Indexed Job; else it is this host alone.
+/// pod of an Indexed Job; else it is this host alone, and the line names what
+/// tells of another launcher: torchrun, PBS, LSF.
 ///
-/// Reads no file but a hosts file, and nothing of this process.
+/// Reads no file but a hosts file or that of PBS, and nothing of this process.
 /// `ec::invalid_config` if the variables contradict each other, or if this is
 /// one of several processes that would each train alone; the sentence names
 /// them.

@@ -287,6 +287,32 @@ TEST(launch_environment_test, does_not_bind_the_pods_of_other_indexed_jobs) {
   EXPECT_FALSE(found({}).is_odd);
 }
 
+TEST(launch_environment_test, names_a_launcher_whose_hosts_it_does_not_use) {
+  auto odd = [](const environment_map& variables) {
+    auto x = found(variables);
+    EXPECT_EQ(x.role, launch_role::driver);
+    EXPECT_EQ(x.engine, launch_engine::none);
+    return x.is_odd ? x.found : "";
+  };
+  environment_map torchrun{
+    {"WORLD_SIZE", "8"}, {"RANK", "4"}, {"LOCAL_RANK", "0"}};
+  EXPECT_THAT(odd(torchrun), HasSubstr("WORLD_SIZE=8 is of a launcher"));
+  EXPECT_EQ(odd(with(torchrun, {{"LOCAL_RANK", "1"}})), "") << "once on a host";
+  EXPECT_EQ(odd(with(torchrun, {{"WORLD_SIZE", "1"}})), "");
+  EXPECT_EQ(odd(with(torchrun, {{"WORLD_SIZE", "large"}})), "");
+  test::temporary_folder folder;
+  auto nodes = folder / "nodes";
+  test::write_bytes(nodes, "n1\nn1\n");
+  EXPECT_EQ(odd({{"PBS_NODEFILE", nodes.string()}}), "");
+  test::write_bytes(nodes, "n1\nn1\nn2\nn2\n");
+  EXPECT_THAT(odd({{"PBS_NODEFILE", nodes.string()}}),
+              HasSubstr("PBS_NODEFILE has 2 hosts: give them by --hosts"));
+  EXPECT_EQ(odd({{"PBS_NODEFILE", "/no/such/file"}}), "");
+  EXPECT_EQ(odd({{"LSB_MCPU_HOSTS", "n1 4"}}), "");
+  EXPECT_THAT(odd({{"LSB_MCPU_HOSTS", "n1 4 n2 4"}}),
+              HasSubstr("LSB_MCPU_HOSTS has 2 hosts: give them by --hosts"));
+}
+
 TEST(launch_environment_test, meets_by_ticket_where_agents_are_jobs) {
   auto x = found(with(batch_script, {{"TROUPE_DRIVER", "[fd00::1]:4444"},
                                      {"TROUPE_TICKET", "/home/me/ticket"},

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <csignal>
-#include <cstdlib>
 
 #include "troupe/actors/compat/messaging.hpp"
 #include "troupe/runtime/hosts/network_addresses.hpp"
@@ -24,10 +23,10 @@ bool inspect_bootstrap(Inspector& f, rank_bootstrap& x) {
 
 /// NCCL looks for its network by itself: it gets the interface of the address
 /// of this host, unless the user has chosen one.
-void choose_interface(start_ranks& x) {
+void choose_interface(start_ranks& x, const inheritance& inherited) {
   constexpr auto variable = "NCCL_SOCKET_IFNAME";
   auto& address = x.ranks.front().host_address;
-  if (address.empty() || std::getenv(variable) != nullptr)
+  if (address.empty() || inherited.has(variable))
     return;
   if (auto own = find_own_address(address)) // "=": this name, not a prefix
     x.environment.emplace(variable, "=" + own->interface);
@@ -64,7 +63,7 @@ void process_launcher::prepare(start_ranks& x) {
   first_rank_ = x.ranks.front().rank;
   token_ = x.token;
   run_path_ = x.ranks.front().run_path;
-  choose_interface(x);
+  choose_interface(x, *args_.inherited);
   if (environment_ != x.environment) {
     environment_ = x.environment;
     note_secrets(environment_);
@@ -118,9 +117,20 @@ expected<spawn_request> process_launcher::request_for(std::uint64_t attempt,
   request.hidden.assign(secret_variables.begin(), secret_variables.end());
   request.hidden.insert(request.hidden.end(), tracker_addresses.begin(),
                         tracker_addresses.end());
-  request.environment = openmp_environment(cpus_);
-  request.environment.insert(request.environment.end(), environment_.begin(),
-                             environment_.end());
+  auto& program = *args_.inherited;
+  request.removed = program.variables.removed;
+  request.environment = program.variables.set;
+  auto add = [&](const auto& more) {
+    request.environment.insert(request.environment.end(), more.begin(),
+                               more.end());
+  };
+  add(openmp_environment(cpus_,
+                         [&](const char* name) { return program.has(name); }));
+  add(environment_);
+  request.umask = program.umask;
+  if (program.folder) {
+    TROUPE_TRY(request.folder, duplicate(program.folder.get()));
+  }
   if (auto place = local(rank); place < cpus_.cores.size())
     request.cores = cpus_.cores[place];
   TROUPE_TRY_VOID(open_log(rank, request));

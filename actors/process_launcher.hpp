@@ -10,6 +10,7 @@
 
 #include "troupe/actors/rank_launcher.hpp"
 #include "troupe/runtime/process/cpu_plan.hpp"
+#include "troupe/runtime/process/inheritance.hpp"
 #include "troupe/runtime/process/log_tee.hpp"
 #include "troupe/runtime/process/spawner_connection.hpp"
 #include "troupe/runtime/store/ranks_lock.hpp"
@@ -39,6 +40,8 @@ struct process_launcher_args {
   std::function<expected<ranks_ticket>()> ticket;
   /// The cores that ranks share; empty: all that this process may use.
   std::vector<int> cores;
+  /// What ranks have from the program; never null.
+  std::shared_ptr<const inheritance> inherited;
 };
 
 /// Starts ranks as processes of this host.

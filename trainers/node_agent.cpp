@@ -10,8 +10,9 @@
 
 #include "troupe/runtime/config/run_config.hpp"
 #include "troupe/runtime/process/descriptor.hpp"
+#include "troupe/runtime/process/inheritance.hpp"
 #include "troupe/runtime/process/interrupt_watch.hpp"
-#include "troupe/runtime/process/spawner.hpp"
+#include "troupe/runtime/process/spawner_connection.hpp"
 #include "troupe/runtime/run/signal_orders.hpp"
 #include "troupe/runtime/text.hpp"
 #include "troupe/runtime/timing.hpp"
@@ -129,9 +130,11 @@ struct served_run {
 class agent_service {
 public:
   agent_service(const agent_orders& orders, spawner_connection* spawner,
-                const interrupt_watch& signals)
+                const interrupt_watch& signals,
+                std::shared_ptr<const inheritance> inherited)
     : orders_(orders), spawner_(spawner), signals_(signals),
-      note_(notes_of(orders)), leave_(signals, orders.launch != 0) {}
+      note_(notes_of(orders)), inherited_(std::move(inherited)),
+      leave_(signals, orders.launch != 0) {}
 
   agent_end serve() {
     auto end = serve_first();
@@ -146,7 +149,7 @@ private:
   }
 
   served_run take_part(found_driver driver) {
-    run_membership agent{spawner_, orders_.launch, note_};
+    run_membership agent{spawner_, orders_.launch, note_, inherited_};
     auto joined = agent.join(std::move(driver), leave_.fd());
     if (joined) {
       const interrupt_watch signals{agent.preempt_signals()};
@@ -208,6 +211,7 @@ private:
   spawner_connection* spawner_;
   const interrupt_watch& signals_;
   run_membership::note_function note_;
+  std::shared_ptr<const inheritance> inherited_;
   leave_request leave_;
 };
 
@@ -215,7 +219,10 @@ agent_end serve(const agent_orders& orders, const interrupt_watch& signals) {
   auto spawns = spawner();
   if (!spawns)
     return failed_end(spawns.error());
-  return agent_service{orders, *spawns, signals}.serve();
+  auto inherited = inherit((*spawns)->variables());
+  if (!inherited)
+    return failed_end(inherited.error());
+  return agent_service{orders, *spawns, signals, std::move(*inherited)}.serve();
 }
 
 } // namespace

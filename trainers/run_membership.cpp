@@ -151,13 +151,16 @@ tl::unexpected<error> left_early() {
 } // namespace
 
 run_membership::run_membership(spawner_connection* spawner,
-                               std::uint64_t launch, note_function note)
+                               std::uint64_t launch, note_function note,
+                               std::shared_ptr<const inheritance> inherited)
   : launch_(launch), note_(std::move(note)), system_(config_),
     launcher_(std::make_shared<process_launcher>(process_launcher_args{
       spawner,
       [this]() -> expected<unique_fd> { return endpoint_->new_connection(); },
       {},
-      {}})) {}
+      {},
+      {},
+      std::move(inherited)})) {}
 
 run_membership::~run_membership() {
   if (redialer_)

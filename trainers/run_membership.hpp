@@ -20,7 +20,8 @@
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/hosts/agent_facts.hpp"
 #include "troupe/runtime/process/descriptor.hpp"
-#include "troupe/runtime/process/spawner.hpp"
+#include "troupe/runtime/process/inheritance.hpp"
+#include "troupe/runtime/process/spawner_connection.hpp"
 #include "troupe/trainers/driver_link.hpp"
 #include "troupe/trainers/node_agent.hpp"
 
@@ -68,9 +69,10 @@ public:
   using note_function = std::function<void(const std::string&)>;
 
   /// *launch* is as in `agent_facts`; *note* gets what the agent waits for, and
-  /// that it has joined.
+  /// that it has joined; its ranks get *inherited*.
   run_membership(spawner_connection* spawner, std::uint64_t launch,
-                 note_function note);
+                 note_function note,
+                 std::shared_ptr<const inheritance> inherited);
   run_membership(const run_membership&) = delete;
   run_membership& operator=(const run_membership&) = delete;
   ~run_membership();

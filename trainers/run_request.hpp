@@ -11,6 +11,7 @@
 namespace troupe::internal {
 
 struct host_plan;
+struct inheritance;
 
 /// Everything that defines a run.
 struct run_request {
@@ -27,6 +28,9 @@ struct run_request {
   /// side share none. Empty: the first GPUs, and all cores of this process.
   std::vector<int> gpus;
   std::vector<int> cores;
+  /// What its ranks have from the program; nullptr: what that has when the run
+  /// starts.
+  std::shared_ptr<const inheritance> inherited;
 };
 
 /// Finds the hosts on which the run's agents are launched: those of the config,

@@ -10,7 +10,8 @@
 #include "troupe/callbacks/trackers/default_trackers.hpp"
 #include "troupe/runtime/hosts/host_plan.hpp"
 #include "troupe/runtime/hosts/network_addresses.hpp"
-#include "troupe/runtime/process/spawner.hpp"
+#include "troupe/runtime/process/inheritance.hpp"
+#include "troupe/runtime/process/spawner_connection.hpp"
 #include "troupe/runtime/process/threads.hpp"
 #include "troupe/runtime/rank_logs.hpp"
 #include "troupe/runtime/run_layout.hpp"
@@ -121,6 +122,9 @@ expected<void> run_starter::find_spawner() {
   if (here_)
     return {};
   TROUPE_TRY(spawner_, internal::spawner());
+  if (!request_.inherited) {
+    TROUPE_TRY(request_.inherited, inherit(spawner_->variables()));
+  }
   return {};
 }
 

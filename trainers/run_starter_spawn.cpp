@@ -156,7 +156,7 @@ std::shared_ptr<rank_launcher> run_starter::make_launcher() {
         return (*endpoint)->new_connection();
       },
       std::move(around_.console), [store = x.store] { return store->ticket(); },
-      request_.cores});
+      request_.cores, request_.inherited});
   auto find = [loop = request_.loop](const loop_spec&) -> expected<train_loop> {
     return loop;
   };

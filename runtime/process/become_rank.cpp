@@ -4,6 +4,7 @@
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -86,6 +87,15 @@ void pin_to(const std::vector<int>& cores) {
     std::cerr << "troupe: process " << ::getpid()
               << " is not pinned to its cores: "
               << std::system_category().message(errno) << std::endl;
+}
+
+void enter_folder(const unique_fd& folder) {
+  if (::fchdir(folder.get()) == 0)
+    return;
+  write_termination_message(
+    "could not enter the current folder of the program: "
+    + std::system_category().message(errno));
+  ::_exit(EXIT_FAILURE);
 }
 
 // The strings that the program was started with, which the kernel shows as
@@ -171,11 +181,18 @@ void become_rank(rank_main entry, pid_t spawner, spawn_order order,
   keep_termination_message_in(termination_message.release());
   pin_to(order.cores);
   hide_variables(order.hidden);
+  for (const auto& name : order.removed)
+    ::unsetenv(name.c_str());
   for (const auto& [name, value] : order.environment)
     ::setenv(name.c_str(), value.c_str(), 1);
   ::on_exit(leave_on_exit, nullptr);
+  std::size_t first = 2;
+  if (order.has_folder)
+    enter_folder(descriptors.at(first++));
+  if (order.umask)
+    ::umask(*order.umask);
   std::vector<int> numbers;
-  for (std::size_t i = 2; i < descriptors.size(); ++i)
+  for (std::size_t i = first; i < descriptors.size(); ++i)
     numbers.push_back(descriptors[i].release());
   descriptors.clear();
   int code = entry(std::move(order.payload), std::move(numbers));

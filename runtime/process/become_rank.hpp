@@ -13,12 +13,11 @@ namespace troupe::internal {
 /// Turns the calling process, a fork of *spawner* that has closed the spawner's
 /// descriptors, into a rank, and ends it with the result of *entry*.
 ///
-/// *descriptors* are stdout, stderr, then those of the request;
-/// *termination_message* is the memory file for `keep_termination_message_in`.
-/// The rank dies with the spawner. Its stdin is empty; SIGPIPE and SIGXFSZ are
-/// ignored so that a lost peer, or a file that may not grow, is an error of the
-/// call that meets it and not the death of the rank. What the other signals do
-/// is left to *entry*.
+/// *descriptors* are those of *order*; *termination_message* is the memory file
+/// for `keep_termination_message_in`. The rank dies with the spawner. Its stdin
+/// is empty; SIGPIPE and SIGXFSZ are ignored so that a lost peer, or a file
+/// that may not grow, is an error of the call that meets it and not the death
+/// of the rank. What the other signals do is left to *entry*.
 [[noreturn]] void become_rank(rank_main entry, pid_t spawner, spawn_order order,
                               std::vector<unique_fd> descriptors,
                               unique_fd termination_message) noexcept;

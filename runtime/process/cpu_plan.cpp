@@ -1,7 +1,6 @@
 #include "troupe/runtime/process/cpu_plan.hpp"
 
 #include <algorithm>
-#include <cstdlib>
 
 namespace troupe::internal {
 
@@ -27,7 +26,8 @@ cpu_plan plan_cpus(usable_cores available, int ranks) {
 }
 
 std::vector<std::pair<std::string, std::string>>
-openmp_environment(const cpu_plan& plan, bool (*is_set)(const char* name)) {
+openmp_environment(const cpu_plan& plan,
+                   const std::function<bool(const char* name)>& is_set) {
   std::vector<std::pair<std::string, std::string>> result;
   auto add = [&](const char* name, std::string value) {
     if (!is_set(name))
@@ -39,12 +39,6 @@ openmp_environment(const cpu_plan& plan, bool (*is_set)(const char* name)) {
     add("GOMP_SPINCOUNT", "0");
   }
   return result;
-}
-
-std::vector<std::pair<std::string, std::string>>
-openmp_environment(const cpu_plan& plan) {
-  return openmp_environment(
-    plan, [](const char* name) { return std::getenv(name) != nullptr; });
 }
 
 } // namespace troupe::internal

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -28,10 +29,7 @@ cpu_plan plan_cpus(usable_cores available, int ranks);
 /// The OpenMP variables a rank gets under *plan*. Variables for which *is_set*
 /// returns true are the user's and are not changed.
 std::vector<std::pair<std::string, std::string>>
-openmp_environment(const cpu_plan& plan, bool (*is_set)(const char* name));
-
-/// The same, looking at this process's environment.
-std::vector<std::pair<std::string, std::string>>
-openmp_environment(const cpu_plan& plan);
+openmp_environment(const cpu_plan& plan,
+                   const std::function<bool(const char* name)>& is_set);
 
 } // namespace troupe::internal

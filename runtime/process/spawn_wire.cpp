@@ -51,6 +51,12 @@ std::string encode(const spawn_order& x) {
   out.put(std::uint64_t{x.cores.size()});
   for (int core : x.cores)
     out.put(static_cast<std::uint64_t>(core));
+  out.put(std::uint64_t{x.removed.size()});
+  for (const auto& name : x.removed)
+    out.put(std::string_view{name});
+  out.put(std::uint64_t{x.umask.has_value()});
+  out.put(std::uint64_t{x.umask.value_or(0)});
+  out.put(std::uint64_t{x.has_folder});
   return out.take();
 }
 
@@ -67,6 +73,12 @@ expected<spawn_order> decode_spawn_order(std::string_view bytes) {
   }
   for (auto n = in.number(); n > 0 && in.ok(); --n)
     x.cores.push_back(static_cast<int>(in.number()));
+  for (auto n = in.number(); n > 0 && in.ok(); --n)
+    x.removed.push_back(in.text());
+  auto has_umask = in.number() != 0;
+  if (auto mask = static_cast<mode_t>(in.number()); has_umask)
+    x.umask = mask;
+  x.has_folder = in.number() != 0;
   if (!in.ok())
     return failure(ec::protocol, "the spawner received a truncated request");
   return x;
@@ -105,9 +117,9 @@ std::string make_frame(spawn_frame kind, std::string_view body,
 
 namespace {
 
-// Room for the limit and for the two outputs.
+// Room for the limit, for the two outputs and for the folder.
 constexpr std::size_t control_size =
-  CMSG_SPACE(sizeof(int) * (max_spawn_descriptors + 2));
+  CMSG_SPACE(sizeof(int) * (max_spawn_descriptors + 3));
 
 expected<unique_fd> open_output(const spawn_request& request, int standard) {
   if (!request.log_path.empty())
@@ -139,13 +151,17 @@ expected<spawn_message> make_start(std::uint64_t id, spawn_request request) {
     TROUPE_TRY(auto output, open_output(request, standard));
     result.descriptors.push_back(std::move(output));
   }
+  auto has_folder = static_cast<bool>(request.folder);
+  if (has_folder)
+    result.descriptors.push_back(std::move(request.folder));
   for (auto& fd : request.descriptors)
     result.descriptors.push_back(std::move(fd));
   result.bytes =
     make_frame(spawn_frame::start,
                encode(spawn_order{
                  id, std::move(request.payload), std::move(request.hidden),
-                 std::move(request.environment), std::move(request.cores)}),
+                 std::move(request.environment), std::move(request.cores),
+                 std::move(request.removed), request.umask, has_folder}),
                result.descriptors.size());
   if (result.bytes.size() - sizeof(spawn_frame_header) > max_spawn_frame)
     return failure(ec::spawn, "a rank's payload and environment are over the "

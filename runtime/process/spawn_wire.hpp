@@ -44,14 +44,17 @@ inline constexpr std::size_t max_spawn_descriptors = 200;
 /// size means that the bytes came from another sender.
 inline constexpr std::size_t max_spawn_frame = 2 * max_spawn_payload;
 
-/// A `spawn_request` on the wire; its descriptors are stdout, stderr and then
-/// those of the request.
+/// A `spawn_request` on the wire; its descriptors are stdout, stderr, the
+/// current folder if it has one, and then those of the request.
 struct spawn_order {
   std::uint64_t id = 0;
   std::string payload;
   std::vector<std::string> hidden;
   std::vector<std::pair<std::string, std::string>> environment;
   std::vector<int> cores;
+  std::vector<std::string> removed;
+  std::optional<mode_t> umask;
+  bool has_folder = false;
 };
 
 /// Writes values one after another.

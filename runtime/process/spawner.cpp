@@ -16,7 +16,7 @@
 #include <iterator>
 #include <memory>
 #include <mutex>
-#include <string_view>
+#include <utility>
 
 #include "troupe/runtime/process/become_rank.hpp"
 #include "troupe/runtime/process/descriptor.hpp"
@@ -113,26 +113,20 @@ std::vector<std::string> own_arguments() {
   return result;
 }
 
-std::vector<std::string> spawner_environment() {
-  std::vector<std::string> result;
-  auto name = std::string{spawner_variable} + "=";
-  for (char** entry = environ; *entry; ++entry)
-    if (!std::string_view{*entry}.starts_with(name))
-      result.emplace_back(*entry);
-  result.push_back(concat(name, ::getpid()));
-  return result;
-}
-
 } // namespace
 
-expected<spawner_link> exec_spawner() {
+expected<spawner_link> exec_spawner(std::vector<std::string> variables) {
+  auto name = std::string{spawner_variable} + "=";
+  std::erase_if(variables,
+                [&](const std::string& x) { return x.starts_with(name); });
+  variables.push_back(concat(name, ::getpid()));
   TROUPE_TRY(auto ends, spawner_sockets());
   auto& [mine, theirs] = ends;
   // The socket first: it has a low number if the program has closed one.
   program_start start{
     "/proc/self/exe",
     own_arguments(),
-    spawner_environment(),
+    std::move(variables),
     {{theirs.get(), spawner_fd}, {-1, STDIN_FILENO}, {-1, STDOUT_FILENO}}};
   TROUPE_TRY(auto started,
              start_program(std::move(start),

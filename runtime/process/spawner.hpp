@@ -3,12 +3,14 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/process/descriptor.hpp"
+#include "troupe/runtime/process/inheritance.hpp"
 
 namespace troupe::internal {
 
@@ -24,7 +26,11 @@ struct spawn_request {
   /// If there are any, variables with a login in a URL are removed, too.
   std::vector<std::string> hidden;
 
-  /// Set before `rank_main` starts; overrides the program's environment.
+  /// Variables of the spawner's environment that the process does not get
+  /// because the program has removed them since.
+  std::vector<std::string> removed;
+
+  /// Set before `rank_main` starts; overrides the spawner's environment.
   std::vector<std::pair<std::string, std::string>> environment;
 
   /// The cores the process may run on; empty leaves it unpinned. If the host
@@ -36,6 +42,12 @@ struct spawn_request {
 
   /// ... else to this descriptor, else to the caller's own stdout and stderr.
   unique_fd output;
+
+  /// The process's current folder; empty: that of the spawner.
+  unique_fd folder;
+
+  /// Unset: that of the spawner.
+  std::optional<mode_t> umask;
 
   /// Arrive in the process in this order; its numbers may differ. At most 200.
   std::vector<unique_fd> descriptors;
@@ -84,8 +96,10 @@ expected<spawner_connection*> spawner();
 /// ranks are reported.
 std::uint64_t spawner_losses() noexcept;
 
-/// Starts this program again as a spawner. From any thread, at any time.
-expected<spawner_link> exec_spawner();
+/// Starts this program again as a spawner that has *variables*. From any
+/// thread, at any time.
+expected<spawner_link>
+exec_spawner(std::vector<std::string> variables = own_variables());
 
 /// The number of threads of this process.
 int thread_count();

@@ -38,9 +38,10 @@ std::uint64_t spawner_losses() noexcept {
   return losses;
 }
 
-spawner_connection::spawner_connection(spawner_link link)
-  : link_{std::move(link)}, deadline_{std::chrono::steady_clock::now()
-                                      + hello_timeout} {}
+spawner_connection::spawner_connection(spawner_link link,
+                                       std::vector<std::string> variables)
+  : variables_{std::move(variables)}, link_{std::move(link)},
+    deadline_{std::chrono::steady_clock::now() + hello_timeout} {}
 
 void spawner_connection::close() noexcept {
   {
@@ -155,7 +156,7 @@ bool spawner_connection::ensure_spawner() {
     if (link_.socket || orders_.empty())
       return true;
   }
-  auto link = exec_spawner();
+  auto link = exec_spawner(variables_);
   if (!link) {
     fail_everything(link.error());
     return false;

@@ -31,7 +31,7 @@ namespace troupe::internal {
 /// the spawner, which only adds causes. If the spawner dies, its ranks die with
 /// it: once they have ended each is reported as `process_exit::kind::lost` with
 /// the cause in its message, requests under way fail with `ec::spawn`, and the
-/// next request starts a new spawner.
+/// next request starts a new spawner, with the variables of the first one.
 ///
 /// A spawner that does not answer within `answer_limit` hangs. The end of a
 /// rank is then reported without its cause, and the spawner is killed: at once
@@ -47,7 +47,9 @@ public:
 
   static constexpr std::chrono::seconds answer_limit{2};
 
-  explicit spawner_connection(spawner_link link);
+  /// The spawner of *link* has *variables*.
+  explicit spawner_connection(
+    spawner_link link, std::vector<std::string> variables = own_variables());
 
   spawner_connection(const spawner_connection&) = delete;
   spawner_connection& operator=(const spawner_connection&) = delete;
@@ -69,6 +71,11 @@ public:
   /// Whether process *id* has ended, or ends with its spawner, even if that was
   /// not reported yet: the spawner knows the cause.
   bool has_ended(process_id id) const;
+
+  /// Those of its spawners.
+  const std::vector<std::string>& variables() const noexcept {
+    return variables_;
+  }
 
 private:
   using clock = std::chrono::steady_clock;
@@ -130,6 +137,7 @@ private:
   void lose_spawner(std::string why);
   void fail_everything(const error& why);
 
+  const std::vector<std::string> variables_;
   wake_event wake_;
 
   mutable std::mutex mutex_;

@@ -6,6 +6,8 @@
 
 #include "troupe/callbacks/tracking/tracker.hpp"
 #include "troupe/runtime/config/rank_shares.hpp"
+#include "troupe/runtime/process/inheritance.hpp"
+#include "troupe/runtime/process/spawner_connection.hpp"
 #include "troupe/runtime/process/usable_cores.hpp"
 #include "troupe/runtime/text.hpp"
 #include "troupe/trainers/launch.hpp"
@@ -185,7 +187,7 @@ sweep_plan::sweep_plan(const run_request& request, const search_space& space,
   : request_(request), space_(space), options_(options),
     searcher_(options.searcher ? options.searcher : random_search()) {}
 
-expected<void> sweep_plan::check() const {
+expected<void> sweep_plan::check() {
   TROUPE_TRY_VOID(internal::validate(space_));
   TROUPE_TRY_VOID(check_options(options_, *searcher_));
   TROUPE_TRY_VOID(searcher_->validate(space_));
@@ -195,7 +197,12 @@ expected<void> sweep_plan::check() const {
   TROUPE_TRY_VOID(check_hosts(found));
   TROUPE_TRY_VOID(internal::validate(found));
   TROUPE_TRY_VOID(check_fields(space_, request_.loop));
-  return check_sharing(request_, at_once());
+  TROUPE_TRY_VOID(check_sharing(request_, at_once()));
+  // Without a spawner, the first trial says so.
+  if (auto spawns = spawner(); spawns && !runs_here(request_.scaling)) {
+    TROUPE_TRY(inherited_, inherit((*spawns)->variables()));
+  }
+  return {};
 }
 
 int sweep_plan::at_once() const {
@@ -216,6 +223,7 @@ expected<run_request> sweep_plan::request_for(const trial& x, train_loop loop,
                                               const fs::path& path) const {
   auto result = request_;
   result.loop = std::move(loop);
+  result.inherited = inherited_;
   auto& run = result.run;
   for (auto& tracker : run.trackers)
     if (auto mine = tracker->another())

@@ -20,8 +20,9 @@ public:
   sweep_plan(const run_request& request, const search_space& space,
              const sweep_options& options);
 
-  /// Refuses what can never work; writes nothing.
-  expected<void> check() const;
+  /// Refuses what can never work; writes nothing. Notes what the ranks of all
+  /// trials, also of later ones, have from the program.
+  expected<void> check();
 
   /// Most trials under way.
   int at_once() const;
@@ -62,6 +63,7 @@ private:
   const search_space& space_;
   const sweep_options& options_;
   std::shared_ptr<searcher> searcher_;
+  std::shared_ptr<const inheritance> inherited_;
 };
 
 } // namespace troupe::internal

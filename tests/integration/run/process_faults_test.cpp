@@ -269,6 +269,7 @@ TEST_F(run_test, the_late_end_of_a_rank_takes_nothing_from_its_successor) {
     return unique_fd{ends[1]};
   };
   args.ticket = [&] { return store->ticket(); };
+  args.inherited = inherit(args.spawner->variables()).value();
   process_launcher launcher{args};
   start_ranks order{1, {{.run_path = run_path().string()}}};
   launcher.prepare(order);

@@ -1,8 +1,12 @@
 // Spawners and ranks that are killed or stopped while a run needs them.
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdlib>
+#include <memory>
+#include <string>
 #include <vector>
 
 #include "tests/integration/run/report_hook.hpp"
@@ -19,6 +23,47 @@ void kill_spawner() {
   ASSERT_FALSE(ranks.empty());
   kill(ranks.front(), SIGKILL); // The first is this program's only child.
 }
+
+/// Reports some of what the rank has inherited. The first attempt does not end
+/// by itself.
+void inheriting_loop(train_context& context) {
+  auto value = [](const char* name) {
+    auto* found = std::getenv(name);
+    return metric_value{found ? std::string{found} : "(unset)"};
+  };
+  auto mask = ::umask(0);
+  ::umask(mask);
+  context.report({{"color", value("TROUPE_TEST_COLOR")},
+                  {"threads", value("OMP_NUM_THREADS")},
+                  {"home", value("HOME")},
+                  {"token", value("TROUPE_TEST_TOKEN")},
+                  {"given", value("TROUPE_TEST_GIVEN")},
+                  {"folder", fs::current_path().string()},
+                  {"umask", static_cast<int>(mask)}});
+  while (context.attempt() == 0)
+    ::pause();
+}
+
+/// Restores at its end what the program's ranks inherit.
+class inheritance_guard {
+public:
+  inheritance_guard() = default;
+  inheritance_guard(const inheritance_guard&) = delete;
+
+  ~inheritance_guard() {
+    for (auto name : {"TROUPE_TEST_COLOR", "TROUPE_TEST_TOKEN",
+                      "TROUPE_TEST_GIVEN", "OMP_NUM_THREADS"})
+      ::unsetenv(name);
+    ::setenv("HOME", home_.c_str(), 1);
+    fs::current_path(folder_);
+    ::umask(mask_);
+  }
+
+private:
+  std::string home_ = std::getenv("HOME");
+  fs::path folder_ = fs::current_path();
+  mode_t mask_ = ::umask(027);
+};
 
 /// Stops processes; its destructor lets them continue.
 class stopped {
@@ -56,6 +101,41 @@ TEST_F(run_test, a_run_continues_after_its_spawner_was_killed) {
   ASSERT_EQ(rows->size(), 40u);
   for (int step = 0; step < 40; ++step)
     EXPECT_EQ((*rows)[step].values[0].at("step"), metric_value{step});
+}
+
+// In each attempt, whatever main changes after the start of the run.
+TEST_F(run_test, ranks_of_each_spawner_see_what_main_changed_before_the_run) {
+  inheritance_guard restores;
+  ::setenv("TROUPE_TEST_COLOR", "green", 1);
+  ::setenv("TROUPE_TEST_TOKEN", "secret", 1);
+  ::setenv("TROUPE_TEST_GIVEN", "by main", 1);
+  ::setenv("OMP_NUM_THREADS", "3", 1);
+  ::unsetenv("HOME");
+  auto folder = fs::canonical(storage_.path());
+  fs::current_path(folder);
+  metrics wanted{{"color", "green"},         {"threads", "3"},
+                 {"home", "(unset)"},        {"token", "(unset)"},
+                 {"given", "by worker_env"}, {"umask", 027},
+                 {"folder", folder.string()}};
+  train_options options{.scaling = {.num_workers = 1}, .run = config()};
+  options.run.failure.max_failures = 1;
+  options.run.worker_env = {{"TROUPE_TEST_GIVEN", "by worker_env"}};
+  metrics of_first;
+  options.run.callbacks = {std::make_shared<report_hook>(
+    [&](std::uint64_t number, const metrics& values) {
+      if (number != 0)
+        return;
+      of_first = values;
+      ::setenv("TROUPE_TEST_COLOR", "red", 1);
+      fs::current_path("/");
+      ::umask(077);
+      kill_spawner();
+    })};
+  auto outcome = data_parallel_trainer{inheriting_loop, options}.fit();
+  ASSERT_FALSE(outcome.error) << outcome.error->message;
+  EXPECT_EQ(outcome.attempts, 2u);
+  EXPECT_EQ(of_first, wanted);
+  EXPECT_EQ(outcome.metrics, wanted);
 }
 
 // Without its parents nothing leads from the driver to it.

@@ -307,15 +307,15 @@ TEST(spawner_death_test, starts_another_for_a_request_that_was_not_sent) {
 }
 
 TEST(spawner_death_test, says_why_no_other_spawner_could_be_started) {
-  spawner_connection client{exec_spawner().value()};
+  auto variables = own_variables();
+  variables.push_back(no_spawner_variable + std::string{"=1"});
+  spawner_connection client{exec_spawner().value(), std::move(variables)};
   unique_fd writer;
   auto rank = start_waiting(client, writer);
   ASSERT_TRUE(rank.pid.get());
-  ::setenv(no_spawner_variable, "1", 1);
   ::kill(spawner_of(client), SIGKILL);
   rank.end.get();
   auto pid = start_rank(client, command("return 0")).pid.get();
-  ::unsetenv(no_spawner_variable);
   ASSERT_FALSE(pid);
   EXPECT_EQ(pid.error().code, ec::spawn);
   EXPECT_EQ(pid.error().message,

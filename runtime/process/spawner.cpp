@@ -199,8 +199,11 @@ struct own_connection {
 expected<void> init_spawner(rank_main entry) {
   TROUPE_TRY_VOID(open_standard_descriptors());
   run_spawner_if_asked(entry);
-  if (spawner())
-    return {};
+  {
+    std::lock_guard guard{connection_mutex};
+    if (program_connection)
+      return {};
+  }
   // Not under the lock: a fork would inherit it locked.
   TROUPE_TRY(auto link,
              thread_count() == 1 ? fork_spawner(entry) : exec_spawner());
@@ -215,8 +218,10 @@ expected<void> init_spawner(rank_main entry) {
 
 expected<spawner_connection*> spawner() {
   std::lock_guard guard{connection_mutex};
-  if (program_connection)
+  if (program_connection) {
+    TROUPE_TRY_VOID(program_connection.client->check_user());
     return program_connection.client;
+  }
   if (is_rank())
     return failure(ec::invalid_argument,
                    "a train loop in a rank's process cannot start ranks in "

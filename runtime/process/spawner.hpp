@@ -88,7 +88,7 @@ expected<void> init_spawner(rank_main entry);
 
 /// The connection to the spawner that `init_spawner` made, for the rest of the
 /// process; `ec::not_initialized` before that, `ec::invalid_argument` inside a
-/// rank.
+/// rank, and once the process runs as another user.
 expected<spawner_connection*> spawner();
 
 /// How often the spawners of this process could not end leftover processes of

@@ -14,6 +14,7 @@
 #include "troupe/runtime/process/spawner.hpp"
 #include "troupe/runtime/process/threads.hpp"
 #include "troupe/runtime/process/would_block.hpp"
+#include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
 namespace {
@@ -102,6 +103,18 @@ bool spawner_connection::has_ended(process_id id) const {
   auto& process = found->second;
   return process.gone || !process.lost.empty()
          || (process.handle && internal::has_ended(process.handle, 0));
+}
+
+expected<void> spawner_connection::check_user() const {
+  auto user = ::geteuid();
+  auto group = ::getegid();
+  if (user == user_ && group == group_)
+    return {};
+  return failure(ec::invalid_argument,
+                 concat("this process runs as user ", user, " and group ",
+                        group, " now, but its ranks would run as user ", user_,
+                        " and group ", group_,
+                        ": call troupe::init after the change"));
 }
 
 expected<void> spawner_connection::push(order x) {

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <poll.h>
+#include <sys/types.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cstdint>
@@ -77,6 +79,11 @@ public:
     return variables_;
   }
 
+  /// `ec::invalid_argument` if this process runs as another user or group than
+  /// when it made the spawner: ranks would keep the rights of the first one,
+  /// and this process could not end them.
+  expected<void> check_user() const;
+
 private:
   using clock = std::chrono::steady_clock;
 
@@ -138,6 +145,8 @@ private:
   void fail_everything(const error& why);
 
   const std::vector<std::string> variables_;
+  const uid_t user_ = ::geteuid();
+  const gid_t group_ = ::getegid();
   wake_event wake_;
 
   mutable std::mutex mutex_;

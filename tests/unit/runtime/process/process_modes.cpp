@@ -12,6 +12,7 @@
 #include <spawn.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "tests/support/sleeping_program.hpp"
 #include "tests/unit/runtime/process/rank_commands.hpp"
@@ -145,6 +146,18 @@ int leave_rank_to_static_owner() {
   return owner_at_exit.rank.pid.get() ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
+/// Drops the rights of root and says what becomes of its ranks.
+int change_user() {
+  if (::seteuid(54321) != 0)
+    return EXIT_FAILURE;
+  auto refused = spawner();
+  if (::seteuid(0) != 0)
+    return EXIT_FAILURE;
+  std::cout << (refused ? "starts ranks" : refused.error().message)
+            << std::endl;
+  return spawner() ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
 /// Kills the processes with this program's variable; says which of those that
 /// have it are left.
 void end_processes_as_a_child(pid_t stranger) {
@@ -202,6 +215,8 @@ void prepare_mode(const std::string& mode) {
 }
 
 int run_mode(const std::string& mode) {
+  if (mode == "change_user")
+    return change_user();
   if (mode == "hold_ranks")
     return hold_ranks();
   if (mode == "hold_traced")

@@ -57,6 +57,7 @@ postbox_actor::behavior_type postbox(postbox_actor::pointer self, int rank,
 namespace internal {
 
 open_answer& open_answer::operator=(open_answer&& x) noexcept {
+  std::swap(process_, x.process_);
   std::swap(relay_, x.relay_);
   std::swap(id_, x.id_);
   std::swap(is_open_, x.is_open_);
@@ -64,10 +65,19 @@ open_answer& open_answer::operator=(open_answer&& x) noexcept {
 }
 
 open_answer::~open_answer() {
-  give({});
+  if (process_.is_here())
+    give({});
+}
+
+void open_answer::check_process() const {
+  if (!process_.is_here())
+    leave_loop({ec::invalid_argument,
+                "a message of a rank's mailbox was answered in a process that "
+                "the train loop forked"});
 }
 
 void open_answer::give(caf::message x) {
+  check_process();
   if (!is_open_)
     return;
   auto relay = caf::actor_cast<caf::strong_actor_ptr>(relay_);
@@ -80,6 +90,7 @@ void open_answer::give(caf::message x) {
 }
 
 void open_answer::refuse(error reason) {
+  check_process();
   if (std::exchange(is_open_, false))
     send_anonymous(relay_, mail_answer{id_, std::move(reason), {}});
 }
@@ -177,7 +188,7 @@ private:
 } // namespace internal
 
 rank_mailbox::rank_mailbox(train_context& context, mailbox_options options)
-  : core_(std::make_unique<mailbox_core>(context, options)) {}
+  : core_(new mailbox_core{context, options}) {}
 
 rank_mailbox::~rank_mailbox() = default;
 

@@ -14,6 +14,7 @@
 #include <caf/type_id.hpp>
 
 #include "troupe/actors/protocol/register_messages.hpp"
+#include "troupe/runtime/process/forked_process.hpp"
 #include "troupe/trainers/train_context.hpp"
 
 namespace troupe {
@@ -29,14 +30,16 @@ constexpr void check_message_type() {
                 "block that begins at ::troupe::first_user_type_id");
 }
 
-/// What the sender of a message still waits for.
+/// What the sender of a message still waits for. In a process that user code
+/// forks, nothing would send the answer: calls throw there, and the destructor
+/// does nothing.
 class open_answer {
 public:
   open_answer(caf::actor relay, std::uint64_t id, bool is_open) noexcept
     : relay_(std::move(relay)), id_(id), is_open_(is_open) {}
 
   open_answer(open_answer&& x) noexcept
-    : relay_(std::move(x.relay_)), id_(x.id_),
+    : process_(x.process_), relay_(std::move(x.relay_)), id_(x.id_),
       is_open_(std::exchange(x.is_open_, false)) {}
 
   open_answer& operator=(open_answer&& x) noexcept;
@@ -48,6 +51,9 @@ public:
   void refuse(error reason);
 
 private:
+  void check_process() const;
+
+  owner_process process_;
   caf::actor relay_;
   std::uint64_t id_;
   bool is_open_;
@@ -91,7 +97,8 @@ private:
 ///
 /// Those who send get the rank's handle by `follow_ranks`. A restarted rank
 /// never sees messages of the attempt before. All calls throw `train_error`,
-/// `run_stopped` once the run stops or a peer has failed.
+/// `run_stopped` once the run stops or a peer has failed; so do those of what
+/// it has received, in a process that the loop forked.
 class rank_mailbox {
 public:
   explicit rank_mailbox(train_context& context, mailbox_options options = {});
@@ -173,7 +180,7 @@ private:
   void handle(caf::type_id_t type,
               std::function<caf::message(caf::message&)> f);
 
-  std::unique_ptr<internal::mailbox_core> core_;
+  internal::owned_ptr<internal::mailbox_core> core_;
 };
 
 /// The actor system of the run in this rank: for actors of the loop's own, and

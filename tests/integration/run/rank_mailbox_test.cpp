@@ -6,8 +6,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <future>
 
 #include <caf/io/middleman.hpp>
 #include <caf/scoped_actor.hpp>
@@ -17,6 +19,7 @@
 #include "tests/integration/run/mailbox_loop.hpp"
 #include "tests/integration/run/run_test.hpp"
 #include "tests/support/own_system.hpp"
+#include "tests/support/sanitized.hpp"
 #include "tests/support/shared_descriptors.hpp"
 #include "troupe/actors/compat/messaging.hpp"
 
@@ -52,6 +55,39 @@ void waiting_loop(train_context& context, const loop_plan&) {
   rank_mailbox mailbox{context};
   auto asked = mailbox.receive<ping>();
   asked.answer(reply{context.rank(), static_cast<int>(mailbox.waiting())});
+}
+
+/// Forks a process that leaves the loop, with a message that was not answered,
+/// while the rank's network thread calls a handler. Answers by its exit code.
+void forking_loop(train_context& context, const loop_plan&) {
+  std::promise<void> entered, release;
+  auto is_entered = entered.get_future();
+  auto is_released = release.get_future();
+  rank_mailbox mailbox{context};
+  mailbox.on<ping>([&](const ping&) {
+    entered.set_value();
+    is_released.wait();
+  });
+  auto asked = mailbox.receive<question>();
+  send_anonymous(mailbox.handle(), ping{});
+  is_entered.wait();
+  auto child = ::fork();
+  if (child == 0) {
+    ::alarm(60); // Should it wait for that thread.
+    try {
+      asked.answer(reply{});
+      ::_exit(3);
+    } catch (const train_error&) {
+      return;
+    }
+  }
+  int status = -1;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR)
+    continue;
+  release.set_value();
+  asked.answer(
+    reply{context.rank(), WIFEXITED(status) ? WEXITSTATUS(status) : -1});
+  context.report({{"rank", context.rank()}});
 }
 
 /// What a service without Troupe's settings has.
@@ -124,6 +160,19 @@ TEST_F(rank_mailbox_test, handlers_answer_while_the_loop_computes) {
   other->receive([](const reply& x) { EXPECT_EQ(x.number, 17); });
   std::ofstream{gate.string()} << "g";
   end(known);
+  EXPECT_EQ(run->wait().status, run_status_kind::finished);
+}
+
+TEST_F(rank_mailbox_test, a_process_that_the_loop_forked_leaves_it_alone) {
+  TROUPE_SKIP_FORKS_UNDER_TSAN();
+  train_options options{.scaling = {.num_workers = 1}, .run = config()};
+  auto run =
+    data_parallel_trainer{forking_loop, loop_plan{}, options}.start(system);
+  ASSERT_TRUE(run) << run.error().message;
+  rank_watch watch{system, run->control()};
+  auto answer = ask(self, watch.all().ranks.at(0), question{});
+  ASSERT_TRUE(answer) << answer.error().message;
+  EXPECT_EQ(answer->number, 0);
   EXPECT_EQ(run->wait().status, run_status_kind::finished);
 }
 

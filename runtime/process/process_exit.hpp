@@ -23,7 +23,7 @@ struct process_exit {
 
   /// The process's own description of its end, e.g. "ended by an exception in
   /// a thread: out of range (std::out_of_range)"; empty if it had no chance
-  /// to.
+  /// to. Of a killed one, what its spawner supposes.
   std::string termination_message;
 
   bool operator==(const process_exit&) const = default;

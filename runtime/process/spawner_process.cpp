@@ -235,6 +235,8 @@ void spawner_loop::start(std::string_view body,
   std::vector<unique_fd> with;
   with.push_back(std::move(*copy));
   send(spawn_frame::started, answer.take(), std::move(with));
+  if (ranks_.size() == 1)
+    oom_.begin();
 }
 
 void spawner_loop::refuse(std::uint64_t id, std::string_view why) {
@@ -262,6 +264,11 @@ void spawner_loop::reap_rank(std::size_t index) {
   process_exit how;
   if (int status = 0; take_status(rank.pid, status)) {
     how = process_exit_of(status, std::move(words));
+    if (how.how == process_exit::kind::signaled && how.code == SIGKILL
+        && how.termination_message.empty() && oom_.explains_end())
+      how.termination_message =
+        "the kernel may have killed it for a lack of memory: oom_kill of its "
+        "control group has risen";
   } else {
     traced_.push_back(rank.pid);
     how = {process_exit::kind::lost, 0,

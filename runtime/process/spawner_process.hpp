@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "troupe/runtime/process/oom_watch.hpp"
 #include "troupe/runtime/process/process_exit.hpp"
 #include "troupe/runtime/process/spawn_wire.hpp"
 #include "troupe/runtime/process/spawner.hpp"
@@ -77,6 +78,7 @@ private:
   std::vector<rank> ranks_;
   std::vector<orphan> orphans_;
   std::vector<ending> endings_;
+  oom_watch oom_;
   std::vector<pid_t>
     earlier_children_;        ///< Children from before: not of any rank.
   std::vector<pid_t> traced_; ///< Ended, but still held by a debugger.

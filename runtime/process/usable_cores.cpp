@@ -5,14 +5,13 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
-#include <sstream>
 #include <string>
-#include <string_view>
 #include <thread>
 #include <utility>
 
 #include <sched.h>
 
+#include "troupe/runtime/process/control_groups.hpp"
 #include "troupe/runtime/whole_number.hpp"
 
 namespace troupe::internal {
@@ -36,65 +35,6 @@ std::vector<int> cores_of_thread() {
     if (CPU_ISSET_S(core, bytes(), set()))
       result.push_back(static_cast<int>(core));
   return result;
-}
-
-/// Where the control groups of one hierarchy are.
-struct group_mount {
-  bool is_v2 = false;
-  std::string group; ///< The one that is mounted.
-  fs::path path;
-};
-
-bool has_item(const std::string& list, std::string_view item) {
-  std::istringstream items{list};
-  for (std::string x; std::getline(items, x, ',');)
-    if (x == item)
-      return true;
-  return false;
-}
-
-/// Those that may limit the time of CPUs. A line of `mountinfo` is "31 23 0:28
-/// /group /mount/point options ... - type source options".
-std::vector<group_mount> group_mounts(const fs::path& root) {
-  std::vector<group_mount> result;
-  fs::ifstream file{root / "proc/self/mountinfo"};
-  for (std::string line; std::getline(file, line);) {
-    auto dash = line.find(" - ");
-    if (dash == line.npos)
-      continue;
-    std::istringstream front{line.substr(0, dash)}, back{line.substr(dash + 3)};
-    std::string skipped, group, point, type, source, options;
-    front >> skipped >> skipped >> skipped >> group >> point;
-    back >> type >> source >> options;
-    auto is_v2 = type == "cgroup2";
-    if (is_v2 || (type == "cgroup" && has_item(options, "cpu")))
-      result.push_back({is_v2, group, root / point});
-  }
-  return result;
-}
-
-/// The control group of this process in the hierarchy of *mount*, as seen from
-/// its mount point: empty if it is that one, or not below it, as in a container
-/// that sees the names of its host. A line is "4:cpu,cpuacct:/group".
-fs::path group_below(const group_mount& mount, const fs::path& root) {
-  fs::ifstream file{root / "proc/self/cgroup"};
-  for (std::string line; std::getline(file, line);) {
-    auto first = line.find(':');
-    auto second = line.find(':', first + 1);
-    if (first == line.npos || second == line.npos)
-      continue;
-    auto kinds = line.substr(first + 1, second - first - 1);
-    if (mount.is_v2 ? !kinds.empty() : !has_item(kinds, "cpu"))
-      continue;
-    std::string_view group = std::string_view{line}.substr(second + 1);
-    auto mounted = mount.group == "/" ? std::string{} : mount.group;
-    auto is_below = group.starts_with(mounted)
-                    && group.substr(mounted.size()).starts_with('/')
-                    && group.find("/..") == group.npos;
-    return is_below ? std::string{group.substr(mounted.size() + 1)}
-                    : std::string{};
-  }
-  return {};
 }
 
 std::optional<std::int64_t> number_in(const fs::path& file) {
@@ -148,10 +88,10 @@ usable_cores own_cores(const fs::path& root) {
 
 std::int64_t cores_of_quotas(const fs::path& root) {
   auto result = std::numeric_limits<std::int64_t>::max();
-  for (auto& mount : group_mounts(root)) {
-    auto below = group_below(mount, root);
+  for (auto& group : own_control_groups("cpu", root)) {
+    auto below = group.below;
     while (true) {
-      if (auto x = quota_of(mount.path / below, mount.is_v2))
+      if (auto x = quota_of(group.mount / below, group.is_v2))
         result = std::min(result, (x->first - 1) / x->second + 1);
       if (below.empty())
         break;

@@ -23,8 +23,10 @@ rank_failure failure_of(const process_exit& cause) {
     case process_exit::kind::lost:
       return {kind::lost, 0, cause.termination_message, 0, {}};
     case process_exit::kind::signaled:
-      return {cause.termination_message.empty() ? kind::signal
-                                                : kind::thread_exception,
+      // An exception ends a process by SIGABRT.
+      return {cause.termination_message.empty() || cause.code == SIGKILL
+                ? kind::signal
+                : kind::thread_exception,
               cause.code,
               message_of(cause),
               0,

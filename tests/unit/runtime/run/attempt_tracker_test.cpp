@@ -109,6 +109,12 @@ TEST_F(attempt_tracker_test,
   EXPECT_EQ(failure_of(2).what, "the spawner is gone");
 }
 
+TEST_F(attempt_tracker_test, a_kill_stays_one_whose_cause_is_supposed) {
+  tracker.exited(0, {process_exit::kind::signaled, SIGKILL, "perhaps"});
+  EXPECT_EQ(failure_of(0).kind, kind::signal);
+  EXPECT_EQ(to_string(failure_of(0)), "killed by signal 9 (SIGKILL): perhaps");
+}
+
 TEST_F(attempt_tracker_test, the_first_failure_of_a_rank_counts) {
   rise_all();
   tracker.loop_ended(0, {ec::rank_failed, "out of range"}, false);

@@ -18,6 +18,7 @@
 
 #include "troupe/runtime/process/descriptor.hpp"
 #include "troupe/runtime/text.hpp"
+#include "troupe/runtime/timing.hpp"
 
 namespace troupe::internal {
 
@@ -43,6 +44,10 @@ void futex_wake_all(std::atomic<std::uint32_t>& word) noexcept {
 }
 
 namespace {
+
+/// How much longer a wait takes after it and its peer stood still, perhaps with
+/// all processes of their container.
+constexpr std::chrono::seconds standstill_grace{5};
 
 constexpr std::uint32_t leave_bit = 1;
 constexpr std::uint32_t one_step = 2;
@@ -76,7 +81,7 @@ segment_wait
 segment_rank::wait_for(std::uint32_t step, int spins,
                        std::chrono::steady_clock::time_point deadline,
                        const std::atomic<bool>& cancelled) noexcept {
-  for (;;) {
+  for (auto has_grace = true;;) {
     auto now = progress.load(std::memory_order_acquire);
     if (at_least(now, step))
       return segment_wait::reached;
@@ -86,8 +91,12 @@ segment_rank::wait_for(std::uint32_t step, int spins,
       relax();
       continue;
     }
-    if (std::chrono::steady_clock::now() >= deadline)
-      return segment_wait::timed_out;
+    if (auto late = std::chrono::steady_clock::now() - deadline;
+        late >= late.zero()) {
+      if (late <= standstill_margin || !std::exchange(has_grace, false))
+        return segment_wait::timed_out;
+      deadline += late + standstill_grace;
+    }
     // The order (count up, look again in the kernel) and that of advance()
     // (count, look for sleepers) leave no gap to lose a wake-up in.
     sleepers.fetch_add(1);

@@ -39,7 +39,8 @@ struct segment_rank {
 
   /// Waits until this rank has finished *step* steps, spinning *spins* times
   /// before it sleeps. After setting *cancelled*, wake `progress` repeatedly
-  /// until the waiter has returned.
+  /// until the waiter has returned. If this process stood still beyond
+  /// *deadline*, it waits a little longer: its peers may have, too.
   segment_wait wait_for(std::uint32_t step, int spins,
                         std::chrono::steady_clock::time_point deadline,
                         const std::atomic<bool>& cancelled) noexcept;

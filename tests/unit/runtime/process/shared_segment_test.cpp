@@ -143,6 +143,21 @@ TEST(segment_rank_test, a_wait_ends_at_its_deadline) {
   EXPECT_GE(std::chrono::steady_clock::now(), deadline);
 }
 
+TEST(segment_rank_test, a_wait_that_stood_still_gives_its_peer_time) {
+  auto segment = shared_segment::create(1).value();
+  auto& rank = segment.rank(0);
+  std::atomic<bool> is_over{false};
+  std::thread peer{[&] {
+    while (rank.sleepers.load() == 0 && !is_over.load())
+      std::this_thread::yield();
+    rank.advance();
+  }};
+  auto long_ago = std::chrono::steady_clock::now() - 60s;
+  EXPECT_EQ(rank.wait_for(1, 0, long_ago, never), segment_wait::reached);
+  is_over = true;
+  peer.join();
+}
+
 } // namespace
 
 } // namespace troupe::internal

@@ -58,6 +58,29 @@ void trains(train_context& context) {
   context.report({{"first", first}, {"last", last}});
 }
 
+/// A training with an optimizer of LibTorch, on one device.
+struct libtorch_training {
+  explicit libtorch_training(at::Device x) : device(x) {
+    model->to(device);
+    averages.emplace("weight", torch::zeros({2, 3}, device));
+  }
+
+  void step() {
+    optimizer.zero_grad();
+    model->forward(torch::ones({1, 3}, device)).sum().backward();
+    optimizer.step();
+    averages.at("weight").lerp_(model->weight.detach(), 0.5);
+  }
+
+  at::Device device;
+  torch::nn::Linear model{3, 2};
+  torch::optim::Adam optimizer{model->parameters(),
+                               torch::optim::AdamOptions(0.1)};
+  tensor_map averages;
+  train_state state{
+    {"model", model}, {"optimizer", optimizer}, {"averages", averages}};
+};
+
 /// One NCCL rank on the first GPU.
 c10::intrusive_ptr<c10d::ProcessGroup>
 nccl_of_one(c10::intrusive_ptr<c10d::Backend>& member) {
@@ -258,6 +281,27 @@ TEST_F(gpu_test, fused_optimizers_step_as_on_the_cpu) {
     return model->weight.detach().cpu();
   };
   EXPECT_TRUE(torch::allclose(steps(at::kCUDA), steps(at::kCPU), 1e-4, 1e-5));
+}
+
+// What rank 0 saved on its GPU, all ranks load.
+TEST_F(gpu_test, a_training_resumes_on_its_own_device) {
+  fs::create_directory(folder_ / "checkpoints");
+  libtorch_training first{at::Device{at::kCUDA, 0}};
+  first.step();
+  auto files = staging::create(folder_.path(), 0, 0).value();
+  first.state.save(files);
+  first.step();
+  std::vector<at::Device> devices{at::kCPU};
+  if (gpu_count() > 1)
+    devices.emplace_back(at::kCUDA, 1);
+  for (auto device : devices) {
+    libtorch_training second{device};
+    second.state.load(checkpoint::from_directory(files.path()));
+    second.step();
+    EXPECT_EQ(second.averages.at("weight").device(), device);
+    EXPECT_TRUE(torch::allclose(second.averages.at("weight").cpu(),
+                                first.averages.at("weight").cpu(), 1e-4, 1e-5));
+  }
 }
 
 } // namespace troupe::internal::test

@@ -3,6 +3,7 @@
 #include <memory>
 #include <sstream>
 #include <string>
+#include <utility>
 
 #include <ATen/Functions.h>
 #include <c10/core/GradMode.h>
@@ -47,9 +48,15 @@ restore_step object_format<at::Tensor>::read(const fs::path& path,
 restore_step object_format<tensor_map>::read(const fs::path& path,
                                              tensor_map& x) {
   return {[&x, saved = load_safetensors(path)] {
-            x.clear();
-            for (auto& [name, tensor] : saved)
-              x.emplace(name, tensor.clone());
+            tensor_map result;
+            for (auto& [name, tensor] : saved) {
+              auto old = x.find(name);
+              auto keeps = old != x.end() && old->second.defined();
+              auto device = keeps ? old->second.device() : tensor.device();
+              result.emplace(name, tensor.to(device, tensor.scalar_type(),
+                                             false, /*copy=*/true));
+            }
+            x = std::move(result);
           },
           {}};
 }
@@ -60,10 +67,12 @@ void save_archive(const fs::path& path, const archive_writer& write) {
   archive.save_to(path.string());
 }
 
-restore_step read_archive_of(const fs::path& path, const archive_writer& write,
+restore_step read_archive_of(const fs::path& path,
+                             std::optional<at::Device> device,
+                             const archive_writer& write,
                              const archive_reader& read) {
   auto saved = std::make_shared<torch::serialize::InputArchive>();
-  saved->load_from(path.string());
+  saved->load_from(path.string(), device);
   std::ostringstream before;
   torch::serialize::OutputArchive archive;
   write(archive);

@@ -2,7 +2,11 @@
 
 #include <concepts>
 #include <functional>
+#include <optional>
+#include <type_traits>
 #include <utility>
+
+#include <c10/core/Device.h>
 
 #include "troupe/trainers/torch/files/safetensors.hpp"
 #include "troupe/trainers/torch/files/tensor_map.hpp"
@@ -89,6 +93,7 @@ struct object_format<at::Tensor> {
   static restore_step read(const fs::path& path, at::Tensor& x);
 };
 
+/// A tensor keeps the device of the one of its name that is replaced.
 template <>
 struct object_format<tensor_map> {
   static constexpr auto extension = ".safetensors";
@@ -103,8 +108,28 @@ using archive_writer = std::function<void(torch::serialize::OutputArchive&)>;
 using archive_reader = std::function<void(torch::serialize::InputArchive&)>;
 
 void save_archive(const fs::path& path, const archive_writer& write);
-restore_step read_archive_of(const fs::path& path, const archive_writer& write,
+
+/// Reads the tensors to *device*; without one, to those they were saved from.
+restore_step read_archive_of(const fs::path& path,
+                             std::optional<at::Device> device,
+                             const archive_writer& write,
                              const archive_reader& read);
+
+/// The device of all parameters of an optimizer; none if there are several.
+template <class Groups>
+std::optional<at::Device> common_device(const Groups& groups) {
+  std::optional<at::Device> result;
+  for (auto& group : groups)
+    for (const at::Tensor& x : group.params()) {
+      if (result && *result != x.device())
+        return std::nullopt;
+      result = x.device();
+    }
+  return result;
+}
+
+/// The state is read to the device of the parameters: rank 0 saved it on its
+/// own.
 
 template <class T>
   requires(archived<T> && !holds_module<T>())
@@ -117,7 +142,8 @@ struct object_format<T> {
 
   static restore_step read(const fs::path& path, T& x) {
     return read_archive_of(
-      path, [&x](auto& out) { x.save(out); }, [&x](auto& in) { x.load(in); });
+      path, common_device(x.param_groups()), [&x](auto& out) { x.save(out); },
+      [&x](auto& in) { x.load(in); });
   }
 };
 

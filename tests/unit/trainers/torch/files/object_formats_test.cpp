@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <torch/torch.h>
@@ -60,6 +61,30 @@ struct training {
   tensor_map tensors;
   std::shared_ptr<torch::nn::LinearImpl> pointer = model.ptr();
   train_state state;
+};
+
+/// An optimizer as LibTorch's, with a state of its only parameter.
+struct small_optimizer {
+  explicit small_optimizer(at::Device where)
+    : groups{torch::optim::OptimizerParamGroup{
+      std::vector<at::Tensor>{torch::zeros({2}, where)}}} {}
+
+  void save(torch::serialize::OutputArchive& out) const {
+    out.write("state", c10::IValue{state});
+  }
+
+  void load(torch::serialize::InputArchive& in) {
+    c10::IValue x;
+    in.read("state", x);
+    state = x.toTensor();
+  }
+
+  const std::vector<torch::optim::OptimizerParamGroup>& param_groups() const {
+    return groups;
+  }
+
+  std::vector<torch::optim::OptimizerParamGroup> groups;
+  at::Tensor state = torch::ones({2});
 };
 
 class object_formats_test : public testing::Test {
@@ -139,6 +164,28 @@ TEST_F(object_formats_test, an_optimizer_that_does_not_fit_is_taken_back) {
   }
   EXPECT_EQ(epoch, 1);
   EXPECT_TRUE(torch::equal(model->weight, weight));
+}
+
+// The other device is one without memory: it is there without a GPU.
+TEST_F(object_formats_test, the_state_of_an_optimizer_follows_its_parameters) {
+  small_optimizer first{at::kCPU}, second{at::kMeta};
+  auto files = staging::create(run.path(), 0, 0).value();
+  files.save("optimizer", first);
+  read(files).load("optimizer", second);
+  EXPECT_EQ(second.state.device(), at::Device{at::kMeta});
+  EXPECT_EQ(second.state.sizes(), first.state.sizes());
+}
+
+TEST_F(object_formats_test, tensors_of_a_map_keep_their_devices) {
+  auto files = staging::create(run.path(), 0, 0).value();
+  files.save("averages",
+             tensor_map{{"x", torch::ones({2})}, {"y", torch::ones({2})}});
+  tensor_map averages{{"x", torch::zeros({2}, at::kMeta)},
+                      {"z", torch::zeros({2})}};
+  read(files).load("averages", averages);
+  ASSERT_EQ(averages.size(), 2u);
+  EXPECT_EQ(averages.at("x").device(), at::Device{at::kMeta});
+  EXPECT_TRUE(averages.at("y").equal(torch::ones({2})));
 }
 
 } // namespace troupe::internal::test

@@ -125,6 +125,7 @@ void train_context::report(const metrics& values, staged_checkpoint files,
 
 void train_context::report(const metrics& values, const train_state& state,
                            const report_options& options) {
+  state.check_shared(); // what rank 0 lacks, too
   report(
     values, [&](staged_checkpoint& files) { state.save(files); }, options);
 }

@@ -115,7 +115,7 @@ public:
   }
 
   /// The same with the objects of *state*, which rank 0 saves: they are equal
-  /// on all ranks.
+  /// on all ranks, and metrics among them were reset.
   void report(const metrics& values, const train_state& state,
               const report_options& options = {});
 

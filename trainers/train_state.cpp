@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <exception>
+#include <optional>
 #include <ranges>
+#include <stdexcept>
 
 #include "troupe/runtime/path_component.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/text.hpp"
+#include "troupe/trainers/train_context.hpp"
 
 namespace troupe {
 
@@ -44,6 +47,17 @@ std::string missing_text(const std::string& name, const fs::path& folder) {
   return concat("no '", name, "' of this type was saved there, but ",
                 joined(*files | std::views::take(most), ", ", name_of),
                 files->size() > most ? ", ..." : "");
+}
+
+/// The rank of the train loop on this thread, if it has others beside it.
+std::optional<int> rank_among_others() {
+  try {
+    auto& x = context();
+    if (x.world_size() > 1)
+      return x.rank();
+  } catch (const std::logic_error&) { // no train loop
+  }
+  return std::nullopt;
 }
 
 } // namespace
@@ -103,7 +117,20 @@ void train_state::add(object x) {
   objects_.push_back(std::move(x.value_));
 }
 
+void train_state::check_shared() const {
+  auto rank = rank_among_others();
+  for (auto& x : objects_)
+    if (rank && x.reset && x.has_own_samples())
+      throw train_error{
+        {ec::invalid_argument,
+         concat("'", x.name, "' has samples of rank ", *rank,
+                " alone, but all ranks would load what rank 0 saves: reset it "
+                "before the report, or let each rank save its own (files.save "
+                "of a staged_checkpoint)")}};
+}
+
 void train_state::save(staged_checkpoint& files) const {
+  check_shared();
   for (auto& x : objects_) {
     auto path = files.path() / x.file;
     named(path, [&] { x.save(path); });
@@ -112,6 +139,11 @@ void train_state::save(staged_checkpoint& files) const {
 
 void train_state::load(const checkpoint& from) const {
   restore(objects_, from.path());
+  // What one rank has seen counts once.
+  if (rank_among_others().value_or(0) > 0)
+    for (auto& x : objects_)
+      if (x.reset)
+        x.reset();
 }
 
 } // namespace troupe

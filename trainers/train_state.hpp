@@ -21,6 +21,8 @@
 
 namespace troupe {
 
+class train_context;
+
 namespace internal {
 
 /// What was read from a file, and the object that is to get it.
@@ -71,12 +73,21 @@ struct object_format {
   }
 };
 
+/// Whether a *T* has a state of its rank alone: `updates()` on it, until a
+/// `reset()`. `trainers/torch/` says so of metrics.
+template <class T>
+inline constexpr bool has_samples = false;
+
 /// An object with a name, of any type.
 struct saved_object {
   std::string name;
   std::string file; ///< Its name in a checkpoint.
   std::function<void(const fs::path& path)> save;
   std::function<restore_step(const fs::path& path)> read;
+  /// Whether it holds what this rank alone has seen, and drops that; empty if
+  /// the object is equal on all ranks.
+  std::function<bool()> has_own_samples;
+  std::function<void()> reset;
 };
 
 /// Throws `train_error` for a name that no file can have.
@@ -96,6 +107,10 @@ saved_object named_object(std::string name, T& x) {
   result.save = [&x](const fs::path& path) { format::save(path, x); };
   if constexpr (!std::is_const_v<T>)
     result.read = [&x](const fs::path& path) { return format::read(path, x); };
+  if constexpr (!std::is_const_v<T> && has_samples<T>) {
+    result.has_own_samples = [&x] { return x.updates() > 0; };
+    result.reset = [&x] { x.reset(); };
+  }
   return result;
 }
 
@@ -134,6 +149,10 @@ struct object_file {
 /// and optimizers, Troupe's and LibTorch's. Each is one file in a checkpoint:
 /// `<name>.safetensors`, `<name>.pt` for LibTorch's optimizers, `<name>.bin`
 /// for the rest. The objects are not copied, and must outlive this.
+///
+/// The objects are equal on all ranks. A metric has samples of its rank alone:
+/// in a loop of several ranks it is saved only after a reset, and with samples
+/// that a single rank saved it is loaded by rank 0 alone.
 class train_state {
 public:
   /// An object and its name, which is that of its file.
@@ -164,7 +183,7 @@ public:
   }
 
   /// Writes every object into *files*. Throws `train_error` that names the
-  /// file.
+  /// file, or a metric with samples in a loop of several ranks.
   void save(staged_checkpoint& files) const;
 
   /// Gives every object what *from* holds of it. Throws `train_error` that
@@ -173,7 +192,12 @@ public:
   void load(const checkpoint& from) const;
 
 private:
+  friend class train_context;
+
   void add(object x);
+
+  /// Throws `train_error` for a metric that several ranks cannot share.
+  void check_shared() const;
 
   std::vector<internal::saved_object> objects_;
 };

@@ -41,6 +41,17 @@ concept has_tensor_state = requires(T& x, const T& y) {
   x.load_state(y.state());
 };
 
+/// A metric: its state is that of the samples of one rank.
+template <class T>
+concept metric_like = requires(T& x, const T& y) {
+  { y.updates() } -> std::integral;
+  x.reset();
+  &T::synchronize_over;
+};
+
+template <metric_like T>
+inline constexpr bool has_samples<T> = true;
+
 /// An optimizer of LibTorch.
 template <class T>
 concept archived = requires(T& x, const T& y,

@@ -65,6 +65,13 @@ void metric_collection::reset() {
     x.value->reset();
 }
 
+std::int64_t metric_collection::updates() const noexcept {
+  std::int64_t result = 0;
+  for (auto& x : members_)
+    result = std::max(result, x.value->updates());
+  return result;
+}
+
 tensor_map metric_collection::state() const {
   tensor_map result;
   for (auto& member : members_)

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <concepts>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -71,6 +72,9 @@ public:
   metrics values();
 
   void reset();
+
+  /// Most updates of a member on this rank since its last reset.
+  std::int64_t updates() const noexcept;
 
   /// The states of all members as `key/state`, shared ones once per member.
   tensor_map state() const;

@@ -10,7 +10,11 @@
 #include "tests/support/checkpoint_files.hpp"
 #include "tests/support/mentions.hpp"
 #include "tests/support/temporary_folder.hpp"
+#include "tests/unit/trainers/torch/data/loader_fixture.hpp"
 #include "troupe/trainers/torch/data/distributed_sampler.hpp"
+#include "troupe/trainers/torch/metrics/aggregation.hpp"
+#include "troupe/trainers/torch/metrics/metric_collection.hpp"
+#include "troupe/trainers/torch/metrics/regression/errors.hpp"
 #include "troupe/trainers/torch/optim/fused_optimizer.hpp"
 #include "troupe/trainers/torch/optim/lr_scheduler.hpp"
 
@@ -186,6 +190,40 @@ TEST_F(object_formats_test, tensors_of_a_map_keep_their_devices) {
   ASSERT_EQ(averages.size(), 2u);
   EXPECT_EQ(averages.at("x").device(), at::Device{at::kMeta});
   EXPECT_TRUE(averages.at("y").equal(torch::ones({2})));
+}
+
+TEST_F(object_formats_test, ranks_share_no_metric_with_samples) {
+  sum_metric sum;
+  metric_collection scores{mean_squared_error{}};
+  train_state first{{"sum", sum}}, second{{"scores", scores}};
+  sum.update(2);
+  scores.update(torch::ones({2}), torch::zeros({2}));
+  auto files = staging::create(run.path(), 0, 0).value();
+  auto context = make_context(0, 2);
+  for (auto* state : {&first, &second})
+    EXPECT_THROW(state->save(files), train_error);
+  try {
+    context.report({}, first);
+    FAIL() << "it was reported";
+  } catch (const train_error& x) {
+    EXPECT_TRUE(mentions(x.reason(), "'sum'")) << x.what();
+  }
+  sum.reset();
+  first.save(files);
+  files.save("scores_0", scores); // of one rank
+}
+
+TEST_F(object_formats_test, samples_of_a_single_rank_are_loaded_by_rank_0) {
+  sum_metric sum;
+  train_state state{{"sum", sum}};
+  sum.update(2);
+  auto files = staging::create(run.path(), 0, 0).value();
+  state.save(files);
+  for (auto rank : {0, 1}) {
+    auto context = make_context(rank, 2);
+    state.load(read(files));
+    EXPECT_EQ(sum.updates(), rank == 0 ? 1 : 0);
+  }
 }
 
 } // namespace troupe::internal::test

@@ -1,9 +1,14 @@
 #include "troupe/trainers/torch/loop/loop_log.hpp"
 
-#include <algorithm>
+#include <cstring>
+#include <sstream>
+#include <utility>
 
 #include <ATen/Functions.h>
 #include <c10/util/StringUtil.h>
+#include <cereal/archives/portable_binary.hpp>
+#include <cereal/types/string.hpp>
+#include <cereal/types/vector.hpp>
 
 #include "troupe/trainers/torch/collectives.hpp"
 #include "troupe/trainers/torch/groups/data_plane.hpp"
@@ -12,6 +17,31 @@
 namespace troupe {
 
 using namespace internal;
+
+namespace {
+
+/// The names that any rank has, sorted. A collective.
+std::vector<std::string>
+names_of_all_ranks(train_context& context,
+                   const std::vector<std::string>& mine) {
+  std::ostringstream out;
+  cereal::PortableBinaryOutputArchive{out}(mine);
+  auto text = std::move(out).str();
+  auto bytes = at::empty({static_cast<std::int64_t>(text.size())}, at::kByte);
+  std::memcpy(bytes.mutable_data_ptr(), text.data(), text.size());
+  std::set<std::string> result;
+  for (auto& x : all_gather(context, bytes)) {
+    std::istringstream in{
+      std::string{static_cast<const char*>(x.const_data_ptr()),
+                  static_cast<std::size_t>(x.numel())}};
+    std::vector<std::string> names;
+    cereal::PortableBinaryInputArchive{in}(names);
+    result.insert(names.begin(), names.end());
+  }
+  return {result.begin(), result.end()};
+}
+
+} // namespace
 
 void epoch_means::add(const std::string& name, const at::Tensor& value,
                       double weight, bool over_ranks) {
@@ -36,12 +66,12 @@ epoch_means::shared_names(train_context& context) const {
       mine.push_back(name);
   if (context.world_size() == 1)
     return mine;
-  auto names = context.broadcast_from_rank_zero(mine);
-  for (auto& name : mine)
-    if (!std::binary_search(names.begin(), names.end(), name))
-      throw_invalid_argument(
-        "rank ", context.rank(), " logged '", name,
-        "' with sync_dist in an epoch in which rank 0 did not log it");
+  auto names = names_of_all_ranks(context, mine);
+  for (auto& name : names)
+    if (auto i = entries_.find(name);
+        i != entries_.end() && !i->second.over_ranks)
+      throw_invalid_argument("rank ", context.rank(), " logged '", name,
+                             "' without sync_dist, but another rank with it");
   return names;
 }
 

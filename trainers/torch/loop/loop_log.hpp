@@ -25,7 +25,8 @@ struct log_options {
   std::optional<bool> on_epoch = {};
   /// The mean over all ranks instead of this rank's. On every step it costs a
   /// collective, so that every rank must log it in the same batches; an epoch's
-  /// means travel together, once, and ranks may have different batches.
+  /// means travel together, once, and ranks may have different batches and
+  /// names: a mean is over what was logged.
   bool sync_dist = false;
   /// Weight of the value in the mean over the epoch. Unset: the size of the
   /// batch, which is the first dimension of its first tensor.
@@ -47,7 +48,7 @@ public:
 
   /// The means. A collective if the world has more than one rank: a rank
   /// without a value of a name adds nothing to it. Throws `train_error` for a
-  /// mean over all ranks that rank 0 has no value of.
+  /// name that is a mean over all ranks on some of them only.
   std::map<std::string, double> means(train_context& context) const;
 
   void clear() { entries_.clear(); }
@@ -59,7 +60,7 @@ private:
     bool over_ranks = false;
   };
 
-  /// Names of means over all ranks, in rank 0's order.
+  /// Names of means over all ranks, of any rank, sorted.
   std::vector<std::string> shared_names(train_context& context) const;
 
   std::map<std::string, entry> entries_;

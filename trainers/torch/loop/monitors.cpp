@@ -2,6 +2,7 @@
 
 #include <iostream>
 #include <utility>
+#include <vector>
 
 #include <ATen/Functions.h>
 #include <c10/util/StringUtil.h>
@@ -48,13 +49,16 @@ double monitor_callback::value_in(epoch_loop& loop) const {
   auto logged = loop.callback_metrics();
   auto mine = logged.find_number(monitor_);
   auto& context = loop.context();
-  if (!mine)
-    throw_invalid_argument(who_, " monitors '", monitor_, "', which rank ",
-                           context.rank(), " has not logged; it has logged: ",
-                           logged.empty() ? "nothing" : to_string(logged));
-  auto value = at::scalar_tensor(
-    *mine, at::TensorOptions{}.dtype(at::kDouble).device(device(context)));
-  return all_reduce(context, value, reduce_op::mean).item().toDouble();
+  // A rank may have had no batch in which it would have logged it.
+  auto sum = at::tensor(std::vector{mine.value_or(0), mine ? 1.0 : 0.0});
+  sum = all_reduce(context, sum.to(device(context))).to(at::kCPU);
+  auto ranks = sum[1].item<double>();
+  if (ranks == 0)
+    throw_invalid_argument(
+      who_, " monitors '", monitor_, "', which no rank has logged; rank ",
+      context.rank(),
+      " has logged: ", logged.empty() ? "nothing" : to_string(logged));
+  return sum[0].item<double>() / ranks;
 }
 
 // -- early_stopping_callback

@@ -11,9 +11,9 @@
 namespace troupe {
 
 /// A callback that judges a logged value at the end of validations or train
-/// epochs. It looks at the mean of the value over all ranks, so that all of
-/// them decide alike. A value that was never logged is a `train_error` at the
-/// first check.
+/// epochs. It looks at the mean of the value over all ranks that have logged
+/// it, so that all of them decide alike. A value that was never logged is a
+/// `train_error` at the first check.
 class monitor_callback : public loop_callback {
 public:
   void on_validation_end(epoch_loop& loop) final;

@@ -222,6 +222,37 @@ TEST_F(values_test, a_rank_without_samples_adds_nothing_to_a_mean) {
   EXPECT_FALSE(ranks[1].contains("own_y"));
 }
 
+TEST_F(values_test, a_mean_is_over_the_ranks_that_logged_the_value) {
+  struct one_sided : curve_module {
+    void validation_step(batch&, std::int64_t) override {
+      auto rank = loop().context().rank();
+      log(rank == 0 ? "first" : "second", 1 + rank, {.sync_dist = true});
+      if (rank == 1)
+        log("own", 3);
+    }
+  };
+  std::vector<metrics> values(2);
+  std::vector<double> judged(2);
+  auto x = run(2, [&](train_context& context) {
+    auto monitor = std::make_shared<early_stopping_callback>(
+      early_stopping_options{.monitor = "own"});
+    epoch_loop loop{context, {}, {monitor}};
+    auto train = prepare_data_loader(context, curve{8}, {.batch_size = 4});
+    auto validation = prepare_data_loader(context, curve{8}, {.batch_size = 4});
+    loop.fit(std::make_shared<one_sided>(), train, validation);
+    auto rank = static_cast<std::size_t>(context.rank());
+    values[rank] = loop.callback_metrics();
+    judged[rank] = monitor->state_dict().number("best");
+  });
+  ASSERT_FALSE(x.error) << x.error->message;
+  for (auto& one : values) {
+    EXPECT_EQ(one.at("first"), metric_value{1.0});
+    EXPECT_EQ(one.at("second"), metric_value{2.0});
+  }
+  EXPECT_FALSE(values[0].contains("own"));
+  EXPECT_EQ(judged, (std::vector<double>{3, 3}));
+}
+
 TEST_F(values_test, validation_leaves_parts_in_the_mode_they_were_in) {
   struct frozen : curve_module {
     void on_train_epoch_start() override { net->norm->eval(); }

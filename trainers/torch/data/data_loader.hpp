@@ -95,6 +95,14 @@ private:
   owner_process owner_;
 };
 
+/// Where a loader has the samples of the current batch of its loop: -1 when the
+/// loop is left, however that is.
+struct leave_batch {
+  void operator()(std::int64_t* samples) const noexcept { *samples = -1; }
+};
+
+using samples_of_loop = std::unique_ptr<std::int64_t, leave_batch>;
+
 } // namespace internal
 
 /// This rank's batches of a dataset, epoch by epoch:
@@ -183,7 +191,8 @@ public:
   using iterator_concept = std::input_iterator_tag;
 
   explicit iterator(data_loader& loader)
-    : loader_(&loader), order_(loader.sampler_.rest()),
+    : loader_(&loader), in_batch_(&loader.in_batch_),
+      order_(loader.sampler_.rest()),
       random_(loader.state().seed, loader.state().epoch) {
     if (loader.options_.workers > 0)
       prefetcher_.reset(new internal::ordered_prefetcher<loaded>(
@@ -203,6 +212,7 @@ public:
 
   iterator& operator++() {
     current_.reset();
+    *in_batch_ = -1;
     if (next_ < order_.batches()) {
       auto k = next_++; // a batch that cannot be read is skipped
       auto waits = loader_->activity_.wait_for_batch();
@@ -218,11 +228,9 @@ public:
       loader_->sampler_.advance(after);
       if (loader_->options_.tail != tail::no_padding
           && !loader_->options_.batches) // Padding does not count.
-        loader_->in_batch_ =
-          std::min(after, loader_->sampler_.samples()) - before;
+        *in_batch_ = std::min(after, loader_->sampler_.samples()) - before;
       show_progress();
     } else {
-      loader_->in_batch_ = -1;
       loader_->sampler_.advance(order_.end());
       if (auto shown = loader_->activity_.get(); shown && trains_)
         shown->pass.end();
@@ -242,6 +250,7 @@ private:
   }
 
   data_loader* loader_;
+  internal::samples_of_loop in_batch_;
   internal::epoch_order order_;
   internal::rank_activity::clock::rep begun_ = internal::rank_activity::now();
   bool trains_ = c10::GradMode::is_enabled();

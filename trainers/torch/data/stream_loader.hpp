@@ -232,7 +232,7 @@ private:
   train_context* context_;
   std::shared_ptr<const Dataset> dataset_;
   internal::stream_progress progress_;
-  std::int64_t in_batch_ = -1; // of this rank's own
+  std::int64_t in_batch_ = -1;
   internal::device_transfer transfer_;
   internal::loader_activity activity_;
 };
@@ -246,7 +246,8 @@ public:
   using iterator_concept = std::input_iterator_tag;
 
   explicit iterator(stream_loader& loader)
-    : loader_(&loader), taken_(static_cast<std::size_t>(options().shards)) {
+    : loader_(&loader), in_batch_(&loader.in_batch_),
+      taken_(static_cast<std::size_t>(options().shards)) {
     auto mine = loader.progress_.shards();
     for (auto& [shard, taken] : mine) {
       taken_[static_cast<std::size_t>(shard.index)] = taken;
@@ -269,7 +270,7 @@ public:
 
   iterator& operator++() {
     current_.reset();
-    loader_->in_batch_ = -1;
+    *in_batch_ = -1;
     auto next = take();
     auto own = next.size();
     for (auto shard : next.shards)
@@ -279,7 +280,7 @@ public:
       offers = internal::sum_over_ranks(*loader_->context_, std::move(offers));
     if (auto size = loader_->progress_.agree(offers)) {
       complete(std::move(next), static_cast<std::size_t>(*size));
-      loader_->in_batch_ = own;
+      *in_batch_ = own;
     }
     return *this;
   }
@@ -341,6 +342,7 @@ private:
   }
 
   stream_loader* loader_;
+  internal::samples_of_loop in_batch_; // of this rank's own
   std::vector<std::int64_t> taken_; // of each shard, as far as this rank knows
   bool is_resumed_ = false;         // samples were taken before this pass
   std::vector<sample> first_;       // of the epoch: what padding repeats

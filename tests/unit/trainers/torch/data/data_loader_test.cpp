@@ -101,6 +101,29 @@ TEST(data_loader_test, counts_no_samples_that_are_left_out) {
   EXPECT_EQ(batches, 3);
 }
 
+TEST(data_loader_test, counts_no_samples_once_its_loop_is_left) {
+  auto context = make_context();
+  auto loader =
+    prepare_data_loader(context, counting_dataset{13}, {.batch_size = 2});
+  EXPECT_EQ(loader.samples_in_batch(), -1);
+  for ([[maybe_unused]] auto& batch : loader) {
+    EXPECT_EQ(loader.samples_in_batch(), 2);
+    break;
+  }
+  EXPECT_EQ(loader.samples_in_batch(), -1);
+  loader.set_epoch(1);
+  std::optional place{loader.begin()};
+  for (int i = 0; i < 2; ++i)
+    ++*place;
+  EXPECT_EQ(loader.samples_in_batch(), 2);
+  EXPECT_THROW(++*place, train_error); // one of its samples fails
+  EXPECT_EQ(loader.samples_in_batch(), -1);
+  ++*place;
+  EXPECT_EQ(loader.samples_in_batch(), 2);
+  place.reset();
+  EXPECT_EQ(loader.samples_in_batch(), -1);
+}
+
 TEST(data_loader_test, gives_the_same_with_and_without_threads) {
   auto context = make_context();
   data_loader_options options{.batch_size = 3, .shuffle = true, .seed = 4};

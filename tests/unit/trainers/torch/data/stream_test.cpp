@@ -135,6 +135,17 @@ TEST(stream_test, gives_the_same_with_any_number_of_threads) {
   }
 }
 
+TEST(stream_test, counts_no_samples_once_its_loop_is_left) {
+  auto context = make_context();
+  auto loader = prepare_data_loader(context, counting_stream{{4}},
+                                    {.batch_size = 2, .shards = 1});
+  for ([[maybe_unused]] auto& batch : loader) {
+    EXPECT_EQ(loader.own_samples_in_batch(), 2);
+    break;
+  }
+  EXPECT_EQ(loader.own_samples_in_batch(), -1);
+}
+
 TEST(stream_test, drops_the_last_batch_if_asked_to) {
   auto context = make_context();
   auto loader = prepare_data_loader(

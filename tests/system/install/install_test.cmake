@@ -37,19 +37,32 @@ set(configure ${CMAKE_COMMAND} -S ${CONSUMER} -G ${GENERATOR} -DCMAKE_PREFIX_PAT
   -DCMAKE_CXX_COMPILER=${COMPILER} -DCMAKE_BUILD_TYPE=Release)
 set(bare -DCMAKE_DISABLE_FIND_PACKAGE_CURL=ON)
 
+# Component NAME is refused for a reason that matches WORDS.
+function(refuse name words)
+  execute_process(COMMAND ${CMAKE_COMMAND} -E env --unset=LIBTORCH_ROOT ${configure} ${bare} -DCOMPONENTS=${name} ${ARGN}
+    RESULT_VARIABLE status OUTPUT_QUIET ERROR_VARIABLE reason)
+  if(status EQUAL 0 OR NOT reason MATCHES "${words}")
+    file(REMOVE_RECURSE ${FOLDER})
+    message(FATAL_ERROR "component ${name} was not refused, or for another reason than '${words}':\n${reason}")
+  endif()
+endfunction()
+
 # Without the libraries of trackers there is no component of that name.
-execute_process(COMMAND ${configure} ${bare} -B ${FOLDER}/refused -DCOMPONENTS=trackers
-  RESULT_VARIABLE status OUTPUT_QUIET ERROR_VARIABLE reason)
-if(status EQUAL 0 OR NOT reason MATCHES "component trackers needs libcurl")
-  file(REMOVE_RECURSE ${FOLDER})
-  message(FATAL_ERROR "component trackers was not refused without libcurl:\n${reason}")
-endif()
+refuse(trackers "component trackers needs libcurl" -B ${FOLDER}/refused)
+refuse(tracker "there is no component tracker," -B ${FOLDER}/refused)
 
 # A program that only trains does without them.
 run(${configure} ${bare} -B ${FOLDER}/bare)
 run(${CMAKE_COMMAND} --build ${FOLDER}/bare --target two_ranks again) # with one precompiled header
 run(${FOLDER}/bare/two_ranks)
 set(said "${output}")
+
+if(WITH_TORCH)
+  # In a build folder that has found LibTorch elsewhere, too.
+  refuse(torch "component torch needs LibTorch.*/no/libtorch" -B ${FOLDER}/bare -DLIBTORCH_ROOT=/no/libtorch)
+else()
+  refuse(torch "built without LibTorch" -B ${FOLDER}/refused)
+endif()
 
 set(programs with_trackers)
 if(WITH_TORCH)

@@ -154,6 +154,7 @@ private:
 
     bool operator==(const header&) const = default;
   };
+  static_assert(sizeof(header) == 96); // as docs/collectives.md says
 
   struct job {
     call of;

@@ -13,7 +13,10 @@ using namespace internal;
 
 namespace {
 
-void refuse_gradient(const char* call, const at::Tensor& x) {
+void check_tensor(const char* call, const at::Tensor& x) {
+  if (x.layout() != at::kStrided)
+    throw_invalid_argument(
+      call, " was given a tensor that is not dense: give it x.to_dense()");
   if (x.requires_grad() && at::GradMode::is_enabled())
     throw_invalid_argument(
       call, " was given a tensor that requires a gradient, but gradients do "
@@ -44,10 +47,18 @@ std::vector<at::Tensor> gather_equal(const torch_data_plane& plane, int ranks,
   return std::move(outputs.front());
 }
 
+/// Of the shape of one row of *x*.
+std::int64_t hash_of_row(const at::Tensor& x) {
+  auto result = static_cast<std::uint64_t>(x.dim());
+  for (auto n : x.sizes().slice(1))
+    result = result * 1000003 + static_cast<std::uint64_t>(n);
+  return static_cast<std::int64_t>(result);
+}
+
 } // namespace
 
 at::Tensor all_reduce(train_context& context, at::Tensor x, reduce_op how) {
-  refuse_gradient("all_reduce", x);
+  check_tensor("all_reduce", x);
   if (how == reduce_op::mean && !x.is_floating_point() && !x.is_complex())
     throw_invalid_argument("all_reduce was asked for the mean of ",
                            toString(x.scalar_type()),
@@ -71,7 +82,7 @@ at::Tensor all_reduce(train_context& context, at::Tensor x, reduce_op how) {
 
 std::vector<at::Tensor> all_gather(train_context& context,
                                    const at::Tensor& x) {
-  refuse_gradient("all_gather", x);
+  check_tensor("all_gather", x);
   auto plane = data_plane(context);
   if (!plane->group)
     return {x};
@@ -84,8 +95,16 @@ std::vector<at::Tensor> all_gather(train_context& context,
       one = one.to(x.device());
     return result;
   }
-  auto lengths = at::cat(gather_equal(
-    *plane, ranks, at::full({1}, x.size(0), mine.options().dtype(at::kLong))));
+  auto row = hash_of_row(x);
+  auto shapes = at::stack(gather_equal(
+    *plane, ranks, at::tensor(std::vector{x.size(0), row}).to(plane->device)));
+  shapes = shapes.to(at::kCPU);
+  for (int rank = 0; rank < ranks; ++rank)
+    if (shapes[rank][1].item<std::int64_t>() != row)
+      throw_invalid_argument(
+        "rank ", context.rank(), ": all_gather was given rows of shape ",
+        x.sizes().slice(1), ", but rank ", rank, " has rows of another shape");
+  auto lengths = shapes.select(1, 0);
   auto most = lengths.max().item<std::int64_t>();
   if (most > x.size(0)) {
     auto sizes = x.sizes().vec();
@@ -93,7 +112,6 @@ std::vector<at::Tensor> all_gather(train_context& context,
     mine = at::cat({mine, at::zeros(sizes, mine.options())});
   }
   auto result = gather_equal(*plane, ranks, std::move(mine));
-  lengths = lengths.to(at::kCPU);
   for (int rank = 0; rank < ranks; ++rank) {
     auto& one = result[static_cast<std::size_t>(rank)];
     one = one.narrow(0, 0, lengths[rank].item<std::int64_t>()).to(x.device());
@@ -102,7 +120,7 @@ std::vector<at::Tensor> all_gather(train_context& context,
 }
 
 at::Tensor broadcast(train_context& context, at::Tensor x, int root) {
-  refuse_gradient("broadcast", x);
+  check_tensor("broadcast", x);
   if (root < 0 || root >= context.world_size())
     throw_invalid_argument("broadcast was given rank ", root,
                            " as root, but the ranks are 0 to ",
@@ -120,7 +138,7 @@ at::Tensor broadcast(train_context& context, at::Tensor x, int root) {
 namespace {
 
 void check_rows_to_gather(const at::Tensor& x, std::int64_t samples) {
-  refuse_gradient("gather_for_metrics", x);
+  check_tensor("gather_for_metrics", x);
   if (x.dim() == 0)
     throw_invalid_argument(
       "gather_for_metrics was given a tensor without rows");

@@ -10,7 +10,7 @@
 // Collectives for tensors on the CPU or on the rank's device. All ranks make
 // the same calls with equal types and shapes; with one rank they do nothing.
 // Gradients do not pass through them: a tensor that requires one throws
-// `train_error`, as does the end of the attempt.
+// `train_error`, as do one that is not dense and the end of the attempt.
 namespace troupe {
 
 /// What `all_reduce` makes of the numbers of all ranks.
@@ -28,6 +28,7 @@ at::Tensor all_reduce(train_context& context, at::Tensor x,
 
 /// *x* of every rank, in order of rank, on the device of *x*. The first
 /// dimension may differ between ranks: that costs a second, small collective.
+/// Throws on all ranks if other dimensions differ.
 std::vector<at::Tensor> all_gather(train_context& context, const at::Tensor& x);
 
 /// Copies *x* of rank *root* to the others, in place, and returns it.

@@ -114,10 +114,17 @@ void misuse(train_context& context, const std::string& what) {
     all_reduce(context, at::ones({1}, at::kLong), reduce_op::mean);
   else if (what == "root")
     broadcast(context, at::ones({1}), context.world_size());
+  else if (what == "sparse")
+    all_reduce(context, at::eye(2).to_sparse());
   auto loader = prepare_data_loader(
     context, numbers{}, {.batch_size = 2, .tail = tail::no_padding});
   for (auto& batch : loader)
     gather_for_metrics(context, loader, batch);
+}
+
+void gather_unequal_rows(train_context& context) {
+  all_gather(context,
+             context.rank() == 0 ? at::ones({3, 4}) : at::ones({3, 2, 2}));
 }
 
 void gather_unequal_stream(train_context& context) {
@@ -156,6 +163,13 @@ TEST_P(collectives_test, gather_and_broadcast_tensors) {
   expect_success(gather);
 }
 
+TEST_P(collectives_test, gather_rows_of_one_shape) {
+  auto x = torch_trainer{gather_unequal_rows, options()}.fit();
+  ASSERT_EQ(x.error.has_value(), GetParam() > 1);
+  if (x.error)
+    EXPECT_THAT(x.error->message, HasSubstr("has rows of another shape"));
+}
+
 TEST_P(collectives_test, gather_for_metrics_has_each_sample_once) {
   expect_success(gather_samples);
 }
@@ -174,6 +188,7 @@ TEST_P(collectives_test, refuse_what_they_cannot_do) {
          {"gradient", "gradients do not pass"},
          {"mean", "convert them to floating point"},
          {"root", "the ranks are 0 to"},
+         {"sparse", "x.to_dense()"},
          {"tail", "tail::no_padding"}}) {
     auto x = options();
     x.run.name = what;

@@ -128,19 +128,24 @@ void fused_sgd::step() {
     for (auto& x : due(g)) {
       sgd_lists first;
       sgd_lists later;
+      std::vector<tensor_map*> empty_slots;
       for (std::size_t i = 0; i < x.parameters.size(); ++i) {
         auto& slot = *x.slots[i];
-        auto& target = options.momentum != 0 && slot.empty() ? first : later;
-        if (options.momentum != 0) {
-          auto& buffer = slot[sgd_slot::momentum_buffer];
-          if (!buffer.defined())
-            buffer = at::empty_like(x.parameters[i].detach());
-          target.buffers.push_back(buffer);
+        auto begins = options.momentum != 0 && slot.empty();
+        auto& target = begins ? first : later;
+        if (begins) {
+          target.buffers.push_back(at::empty_like(x.parameters[i].detach()));
+          empty_slots.push_back(&slot);
+        } else if (options.momentum != 0) {
+          target.buffers.push_back(slot.at(sgd_slot::momentum_buffer));
         }
         target.parameters.push_back(x.parameters[i]);
         target.gradients.push_back(x.gradients[i]);
       }
       run_kernel(first, options, true);
+      // Only now they have values.
+      for (std::size_t i = 0; i < empty_slots.size(); ++i)
+        (*empty_slots[i])[sgd_slot::momentum_buffer] = first.buffers[i];
       run_kernel(later, options, false);
     }
   }

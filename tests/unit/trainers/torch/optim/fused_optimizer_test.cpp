@@ -340,6 +340,16 @@ TEST(fused_optimizer_test, refuses_sparse_gradients) {
   EXPECT_EQ(embedding->weight.grad().to_dense().abs().sum().item<float>(), 0);
 }
 
+TEST(fused_optimizer_test, keeps_no_momentum_of_a_first_step_that_failed) {
+  auto x =
+    torch::zeros({2}, at::ScalarType::Float8_e4m3fn); // no kernel takes these
+  x.set_requires_grad(true);
+  x.mutable_grad() = torch::zeros({2}, at::ScalarType::Float8_e4m3fn);
+  fused_sgd optimizer{std::vector<at::Tensor>{x}, {.lr = 0.1, .momentum = 0.9}};
+  EXPECT_THROW(optimizer.step(), c10::Error);
+  EXPECT_FALSE(optimizer.state().contains("optimizer.state.0.momentum_buffer"));
+}
+
 TEST(fused_optimizer_test, refuses_parameters_that_it_cannot_update) {
   auto x = at::ones({2}).requires_grad_();
   auto with = [](std::vector<at::Tensor> parameters) {

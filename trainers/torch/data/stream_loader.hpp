@@ -195,6 +195,10 @@ public:
   }
   std::default_sentinel_t end() const noexcept { return {}; }
 
+  const stream_loader_options& options() const noexcept {
+    return progress_.options();
+  }
+
   /// Chooses the epoch of the next pass. A place from `load_state` is kept if
   /// it belongs to this epoch.
   void set_epoch(std::uint64_t epoch) { progress_.set_epoch(epoch); }
@@ -290,7 +294,7 @@ public:
 
 private:
   const stream_loader_options& options() const noexcept {
-    return loader_->progress_.options();
+    return loader_->options();
   }
 
   found take() {

@@ -13,16 +13,18 @@
 
 namespace troupe::internal {
 
-/// The samples of all ranks in the order of a seed.
+/// The samples of all ranks in the order of a seed, or the shards of a stream
+/// that get it.
 struct divided_order {
   std::int64_t samples = 0;
+  std::int64_t shards = 0;
   std::uint64_t seed = 0;
 
   bool operator==(const divided_order&) const = default;
 
   template <class Archive>
   void serialize(Archive& ar) {
-    ar(samples, seed);
+    ar(samples, shards, seed);
   }
 };
 
@@ -101,7 +103,11 @@ public:
                     all().state().seed;
                     all().samples();
                   })
-      return divided_order{all().samples(), all().state().seed};
+      return divided_order{.samples = all().samples(),
+                           .seed = all().state().seed};
+    else if constexpr (requires { all().options().shards; })
+      return divided_order{.shards = all().options().shards,
+                           .seed = all().options().seed};
     else
       return std::nullopt;
   }

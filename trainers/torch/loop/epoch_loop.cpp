@@ -200,20 +200,22 @@ void epoch_loop::gather_callbacks() {
   });
 }
 
-/// Ranks that shuffle by different seeds see some samples twice and others not.
+/// Ranks with different seeds see some samples twice and others not.
 void epoch_loop::check_order(batch_feed& feed, const char* use) {
   if (context_.world_size() == 1)
     return;
   auto mine = feed.divides().value_or(divided_order{});
   auto first = context_.broadcast_from_rank_zero(mine);
   auto text = [](const divided_order& x) {
-    return c10::str(x.samples, " samples in the order of seed ", x.seed);
+    return x.shards > 0
+             ? c10::str(x.shards, " shards of a stream with seed ", x.seed)
+             : c10::str(x.samples, " samples in the order of seed ", x.seed);
   };
   if (first != mine)
     throw_invalid_argument(
       "rank ", context_.rank(), ": the loader for ", use, " divides ",
       text(mine), ", but rank 0's ", text(first),
-      ": give all ranks the same data and data_loader_options::seed");
+      ": give all ranks the same data and the same seed in its options");
 }
 
 void epoch_loop::check_batches(batch_feed& train) {

@@ -53,6 +53,21 @@ TEST_F(loop_test, trains_and_validates_on_streams) {
   EXPECT_EQ(seen[0], 0.05 * warm_up(2)); // a step of the schedule per epoch
 }
 
+TEST_F(loop_test, divides_a_stream_of_one_seed) {
+  auto x = run(2, [](train_context& context) {
+    auto seed = static_cast<std::uint64_t>(context.rank());
+    auto train = prepare_data_loader(
+      context, curve_stream{{8}}, {.batch_size = 2, .shards = 2, .seed = seed});
+    epoch_loop{context}.fit(std::make_shared<curve_module>(), train);
+  });
+  ASSERT_TRUE(x.error);
+  EXPECT_NE(x.error->message.find("rank 1: the loader for training divides 2 "
+                                  "shards of a stream with seed 1, but rank "
+                                  "0's 2 shards of a stream with seed 0"),
+            std::string::npos)
+    << x.error->message;
+}
+
 TEST_F(loop_test, refuses_what_it_cannot_do_without_a_number_of_batches) {
   auto with = [&](loop_options options, std::int64_t samples) {
     return failure_of([=](train_context& context) {

@@ -6,6 +6,7 @@
 #include <system_error>
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <openssl/bio.h>
@@ -279,6 +280,7 @@ tls_channel::make(const tls_identity& own, unshared_fd socket, side which,
   result->wire_.socket = socket.get();
   result->socket_ = std::move(socket);
   result->peer_ = own.peer_;
+  result->key_bytes_ = limits.key_bytes;
   return result;
 }
 
@@ -356,7 +358,23 @@ tls_channel::outcome tls_channel::write(std::span<const std::byte> bytes) {
   });
   if (what == progress::failed && failure_.cause == channel_fault::lost)
     look_for_alert();
+  sent_ += size;
+  if (what == progress::done && sent_ >= key_bytes_)
+    renew_key();
   return {what, size};
+}
+
+void tls_channel::renew_key() {
+  // One that is writable has room for many times the announcement.
+  pollfd room{wire_.socket, POLLOUT, 0};
+  if (::poll(&room, 1, 0) != 1 || room.revents != POLLOUT)
+    return;
+  ERR_clear_error();
+  if (SSL_key_update(ssl_.get(), SSL_KEY_UPDATE_NOT_REQUESTED) == 1) {
+    sent_ = 0;
+    run([this] { return SSL_do_handshake(ssl_.get()); });
+  }
+  ERR_clear_error();
 }
 
 void tls_channel::look_for_alert() {

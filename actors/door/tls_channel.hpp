@@ -49,12 +49,15 @@ struct channel_failure {
   std::string text;
 };
 
-/// When a link counts as dead. TCP keepalive detects a lost host while no
-/// messages are sent, but not a frozen one.
+/// When a link counts as dead, and when it changes its key. TCP keepalive
+/// detects a lost host while no messages are sent, but not a frozen one.
 struct link_limits {
   /// For sent data without an acknowledgment, and for a silent peer.
   std::chrono::seconds dead_after{10};
   std::chrono::seconds keepalive{1};
+  /// Bytes that a side sends under one key. With AES-GCM they must stay below
+  /// 390 GB (RFC 8446, 5.5), and OpenSSL does not count them.
+  std::uint64_t key_bytes = std::uint64_t{64} << 30;
 };
 
 /// What all connections of one side share: its certificate, and whose
@@ -153,6 +156,11 @@ private:
 
   channel_failure explain(int what) const;
 
+  /// Sends under another key from now on, unless the socket is full: OpenSSL
+  /// reads nothing while the announcement waits, so that two sides that do not
+  /// read could wait for each other.
+  void renew_key();
+
   /// A peer that refused us may have said why before it reset the connection.
   void look_for_alert();
 
@@ -161,6 +169,8 @@ private:
   std::string peer_;
   channel_failure failure_;
   bool established_ = false;
+  std::uint64_t key_bytes_ = 0;
+  std::uint64_t sent_ = 0; ///< Bytes under the present key.
   std::unique_ptr<ssl_st, free_ssl> ssl_;
 };
 

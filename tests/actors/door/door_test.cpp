@@ -142,6 +142,66 @@ TEST_F(door_test, keeps_data_that_is_larger_than_a_socket_s_buffer_whole) {
   EXPECT_TRUE(got == sent);
 }
 
+TEST_F(door_test, changes_the_key_of_what_it_sends) {
+  open([](door_args& x) { x.link.key_bytes = 1000; });
+  foreign_client peer{port(), TLS1_3_VERSION};
+  auto ssl = peer.ssl.get();
+  auto own = decode(certificates.agent).value();
+  ASSERT_EQ(SSL_use_certificate(ssl, own.certificate.get()), 1);
+  ASSERT_EQ(SSL_use_PrivateKey(ssl, own.key.get()), 1);
+  int updates = 0;
+  SSL_set_msg_callback(ssl, [](int is_sent, int, int type, const void* message,
+                               std::size_t size, SSL*, void* count) {
+    if (is_sent == 0 && type == SSL3_RT_HANDSHAKE && size > 0
+        && *static_cast<const unsigned char*>(message) == SSL3_MT_KEY_UPDATE)
+      ++*static_cast<int*>(count);
+  });
+  SSL_set_msg_callback_arg(ssl, &updates);
+  auto greeting = text_of(door_greeting{});
+  std::array<char, 100> buffer;
+  ASSERT_EQ(SSL_connect(ssl), 1);
+  ASSERT_EQ(SSL_write(ssl, greeting.data(), static_cast<int>(greeting.size())),
+            static_cast<int>(greeting.size()));
+  ASSERT_EQ(SSL_read(ssl, buffer.data(), 100), 1);
+  auto accepted = record.next_client();
+  ASSERT_TRUE(accepted);
+  const std::string part(100, 'x');
+  for (int i = 0; i < 35; ++i) {
+    ASSERT_TRUE(say(*accepted, part));
+    ASSERT_EQ(SSL_read(ssl, buffer.data(), 100), 100);
+    ASSERT_EQ(std::string(buffer.begin(), buffer.end()), part);
+  }
+  EXPECT_EQ(updates, 3);
+}
+
+TEST_F(door_test, changes_its_key_though_it_cannot_send_and_reads_on) {
+  open([](door_args& x) { x.link.key_bytes = 1; });
+  door_client agent{port(), certificates.agent_identity()};
+  ASSERT_TRUE(agent.enter());
+  auto accepted = record.next_client();
+  ASSERT_TRUE(accepted);
+  const std::string part(1000, 'x');
+  auto write = [&] {
+    return accepted->write(std::as_bytes(std::span{part})).what;
+  };
+  std::size_t sent = 0;
+  while (write() == tls_channel::progress::done)
+    sent += part.size();
+  ASSERT_TRUE(say(*agent.channel, "news"));
+  EXPECT_EQ(hear(*accepted), "news");
+  auto take_all = [&] {
+    while (sent > 0) {
+      auto got = hear(*agent.channel).size();
+      ASSERT_GT(got, 0u);
+      sent -= std::min(sent, got);
+    }
+  };
+  take_all();
+  sent = part.size(); // what had to wait
+  ASSERT_TRUE(say(*accepted, part));
+  take_all();
+}
+
 TEST_F(door_test, has_the_kernel_watch_the_link) {
   open();
   door_client agent{port(), certificates.agent_identity()};

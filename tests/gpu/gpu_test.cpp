@@ -12,6 +12,7 @@
 #include <troupe/torch.hpp>
 
 #include "troupe/trainers/torch/data/device_transfer.hpp"
+#include "troupe/trainers/torch/data_parallel/replica_comparison.hpp"
 #include "troupe/trainers/torch/groups/c10d_groups.hpp"
 #include "troupe/trainers/torch/groups/data_plane.hpp"
 
@@ -281,6 +282,12 @@ TEST_F(gpu_test, fused_optimizers_step_as_on_the_cpu) {
     return model->weight.detach().cpu();
   };
   EXPECT_TRUE(torch::allclose(steps(at::kCUDA), steps(at::kCPU), 1e-4, 1e-5));
+}
+
+TEST_F(gpu_test, replicas_are_compared_by_what_the_cpu_would_compute) {
+  auto x = torch::randn({3, 1000});
+  EXPECT_EQ(sum_by_place(x.to(at::kCUDA)).item<std::int64_t>(),
+            sum_by_place(x).item<std::int64_t>());
 }
 
 // What rank 0 saved on its GPU, all ranks load.

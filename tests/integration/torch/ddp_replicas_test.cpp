@@ -3,6 +3,7 @@
 
 #include "troupe/trainers/torch/collectives.hpp"
 #include "troupe/trainers/torch/data_parallel/prepare_model.hpp"
+#include "troupe/trainers/torch/data_parallel/replica_comparison.hpp"
 
 #include "tests/integration/torch/ddp_models.hpp"
 #include "tests/integration/torch/ddp_support.hpp"
@@ -94,6 +95,25 @@ TEST_P(replicas, replicas_that_differ_are_reported_on_every_rank) {
             != std::string::npos,
           message);
   });
+}
+
+// As on a GPU.
+TEST(replicas_test, two_elements_in_each_others_place_are_a_difference) {
+  auto print = [](const at::Tensor& x) {
+    return sum_by_place(x).item<std::int64_t>();
+  };
+  for (auto type : {at::kHalf, at::kFloat, at::kDouble}) {
+    // Two rows and a part, all different.
+    auto x = torch::arange(-1025, 1025, torch::kFloat).to(type);
+    EXPECT_EQ(print(x), print(x.clone()));
+    for (auto [i, j] : std::vector<std::pair<int, int>>{
+           {0, 2}, {0, 1024}, {1, 1024}, {1030, 2049}, {2048, 2049}}) {
+      auto y = x.clone();
+      y[i] = x[j];
+      y[j] = x[i];
+      EXPECT_NE(print(x), print(y)) << i << ' ' << j;
+    }
+  }
 }
 
 TEST_P(replicas, a_parameter_of_two_prepared_models_is_refused) {

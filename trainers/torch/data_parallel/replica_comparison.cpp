@@ -15,8 +15,6 @@ using group_ptr = c10::intrusive_ptr<c10d::ProcessGroup>;
 
 /// A number that is different for tensors that differ in a bit.
 at::Tensor fingerprint(const at::Tensor& x) {
-  constexpr at::ScalarType integers[]{at::kChar, at::kShort, at::kInt,
-                                      at::kLong};
   auto bits = x.detach();
   if (!bits.is_non_overlapping_and_dense())
     bits = bits.contiguous();
@@ -25,10 +23,7 @@ at::Tensor fingerprint(const at::Tensor& x) {
       static_cast<std::int64_t>(checksum(
         {static_cast<const char*>(bits.const_data_ptr()), bits.nbytes()})),
       at::kLong);
-  if (bits.is_complex())
-    bits = at::view_as_real(bits);
-  auto type = integers[std::countr_zero(bits.dtype().itemsize())];
-  return bits.view(type).sum(at::kLong);
+  return sum_by_place(bits);
 }
 
 std::vector<at::Tensor> one_number(std::int64_t value, at::Device device) {
@@ -36,6 +31,31 @@ std::vector<at::Tensor> one_number(std::int64_t value, at::Device device) {
 }
 
 } // namespace
+
+at::Tensor sum_by_place(const at::Tensor& x) {
+  constexpr at::ScalarType integers[]{at::kChar, at::kShort, at::kInt,
+                                      at::kLong};
+  auto bits = x.is_complex() ? at::view_as_real(x) : x;
+  auto type = integers[std::countr_zero(bits.dtype().itemsize())];
+  auto flat = bits.view(type).flatten();
+  // In rows and columns, so that only their sums need memory; what fills no row
+  // is a row, too.
+  constexpr std::int64_t width = 1024;
+  auto rows = flat.numel() / width;
+  auto table = flat.narrow(0, 0, rows * width).view({rows, width});
+  auto rest = flat.narrow(0, rows * width, flat.numel() - rows * width);
+  auto of_columns = table.sum(0, false, at::kLong);
+  of_columns.narrow(0, 0, rest.numel()).add_(rest);
+  auto of_rows =
+    at::cat({table.sum(1, false, at::kLong), rest.sum(at::kLong).view({1})});
+  auto numbers = [](const at::Tensor& sums) {
+    return at::arange(sums.numel(), sums.options());
+  };
+  // An element counts 2 * row + 1 + factor * column times, which is odd.
+  constexpr std::int64_t factor = 0x3c6ef372fe94f82a;
+  return (of_rows * (numbers(of_rows) * 2 + 1)).sum()
+         + (of_columns * (numbers(of_columns) * factor)).sum();
+}
 
 bool has_names_of_rank_0(const group_ptr& group,
                          const std::vector<named_tensor>& tensors,

@@ -21,6 +21,10 @@ bool has_names_of_rank_0(const c10::intrusive_ptr<c10d::ProcessGroup>& group,
                          const std::vector<named_tensor>& tensors,
                          c10::Device device);
 
+/// What is compared of a tensor that is not on the CPU: a number on its device
+/// that depends on each element and its place. *x* is dense.
+at::Tensor sum_by_place(const at::Tensor& x);
+
 /// A parameter that is not rank 0's.
 struct replica_difference {
   std::int64_t rank = 0;

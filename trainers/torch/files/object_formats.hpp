@@ -3,7 +3,6 @@
 #include <concepts>
 #include <functional>
 #include <optional>
-#include <type_traits>
 #include <utility>
 
 #include <c10/core/Device.h>

@@ -128,6 +128,8 @@ void driver_state::carry_out(const run_decision& decision) {
   if (decision.from != decision.to)
     note_event("state", {{"from", to_string(decision.from)},
                          {"to", to_string(decision.to)}});
+  if (is_terminal(decision.to))
+    args.resources.reset(); // Who sees the end may start the next run.
   show();
   if (decision.from != decision.to)
     announce(state_changed{args.context.id, machine->attempt(), decision.from,

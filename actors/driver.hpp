@@ -26,6 +26,8 @@
 
 namespace troupe::internal {
 
+struct resource_share;
+
 /// What stays as it is until the run ends.
 struct driver_args {
   std::shared_ptr<run_store> store;
@@ -43,6 +45,8 @@ struct driver_args {
   std::chrono::milliseconds stop_grace{0};
   /// Longest grace, whatever was asked for.
   std::chrono::milliseconds longest_grace{0};
+  /// What the run has of this host, until no rank is left for good.
+  std::shared_ptr<const resource_share> resources;
 };
 
 /// What the driver begins with and changes as the run goes. Separate, so that

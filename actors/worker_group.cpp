@@ -162,10 +162,12 @@ rank_facts worker_group_state::facts_of(std::size_t host, int rank) const {
 }
 
 std::vector<int> worker_group_state::gpus_of(int rank) const {
-  auto& gpus = args.plan.gpus;
-  auto local =
-    static_cast<std::size_t>(rank - hosts.at(hosts.host_with(rank)).first_rank);
-  return local < gpus.size() ? gpus[local] : std::vector<int>{};
+  auto host = hosts.host_with(rank);
+  auto local = static_cast<std::size_t>(rank - hosts.at(host).first_rank);
+  auto& plan = args.plan;
+  if (host == 0 && local < plan.own_gpus.size())
+    return plan.own_gpus[local];
+  return local < plan.gpus.size() ? plan.gpus[local] : std::vector<int>{};
 }
 
 host_agent_actor worker_group_state::agent_at(std::size_t host) const {

@@ -43,6 +43,8 @@ struct group_plan {
   /// left behind.
   bool on_lent_thread = false;
   std::vector<std::vector<int>> gpus; ///< By local rank.
+  /// The same on the driver's host, where other runs may have those of `gpus`.
+  std::vector<std::vector<int>> own_gpus;
   std::optional<std::chrono::milliseconds> report_timeout;
   std::optional<std::chrono::milliseconds> hang_timeout;
   std::chrono::milliseconds start_timeout{0};

@@ -24,10 +24,6 @@ struct run_request {
   /// or the file with its own; empty: it makes them.
   fs::path tickets;
   bool publishes_ticket = false; ///< For the other processes of mpirun.
-  /// GPUs and cores of this host that are the run's own, so that runs side by
-  /// side share none. Empty: the first GPUs, and all cores of this process.
-  std::vector<int> gpus;
-  std::vector<int> cores;
   /// What its ranks have from the program; nullptr: what that has when the run
   /// starts.
   std::shared_ptr<const inheritance> inherited;

@@ -4,20 +4,28 @@
 #include "troupe/trainers/run_starter.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <optional>
+#include <span>
 #include <utility>
 
 #include "troupe/actors/callback_actor.hpp"
 #include "troupe/callbacks/trackers/default_trackers.hpp"
+#include "troupe/runtime/config/rank_shares.hpp"
+#include "troupe/runtime/counted.hpp"
 #include "troupe/runtime/hosts/host_plan.hpp"
 #include "troupe/runtime/hosts/network_addresses.hpp"
 #include "troupe/runtime/process/inheritance.hpp"
+#include "troupe/runtime/process/resource_ledger.hpp"
 #include "troupe/runtime/process/spawner_connection.hpp"
 #include "troupe/runtime/process/threads.hpp"
+#include "troupe/runtime/process/usable_cores.hpp"
 #include "troupe/runtime/rank_logs.hpp"
 #include "troupe/runtime/run_layout.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/store/result.hpp"
 #include "troupe/runtime/text.hpp"
+#include "troupe/runtime/values/journal_entry.hpp"
 #include "troupe/trainers/loop_address.hpp"
 #include "troupe/trainers/ring/link_security.hpp"
 
@@ -42,7 +50,7 @@ expected<group_plan> plan_of(const run_request& request,
   plan.resize = scaling.resize;
   plan.in_process = runs_here(scaling);
   for (int local = 0; local < std::ranges::max(slots_of(request)); ++local)
-    plan.gpus.push_back(gpus_of(scaling, local, request.gpus));
+    plan.gpus.push_back(gpus_of(scaling, local));
   plan.environment = request.run.worker_env;
   plan.network_interface = request.scaling.network_interface;
   plan.report_timeout = request.run.report_timeout;
@@ -56,6 +64,39 @@ expected<group_plan> plan_of(const run_request& request,
     return plan;
   TROUPE_TRY(plan.loop, locate_loop(request.loop));
   return plan;
+}
+
+/// CUDA_VISIBLE_DEVICES as the ranks of *x* on this host have it.
+std::optional<std::string> visible_devices_of(const run_request& x) {
+  constexpr auto name = "CUDA_VISIBLE_DEVICES";
+  if (runs_here(x.scaling))
+    return own_visible_devices();
+  if (auto own = x.run.worker_env.find(name); own != x.run.worker_env.end())
+    return own->second;
+  auto inherited = x.inherited->find(name);
+  return inherited ? std::optional<std::string>{*inherited} : std::nullopt;
+}
+
+/// The GPUs that the ranks of *x* on this host need, and the cores that they
+/// claim: those of a run with other hosts have all, as they have there.
+resource_ledger::demand demand_of(const run_request& x) {
+  auto& scaling = x.scaling;
+  auto each = claim_of(scaling);
+  auto shares = shares_of(x);
+  auto ranks = shares.front().ranks;
+  resource_ledger::demand result;
+  if (each.gpus > 0) {
+    auto most = scaling.num_workers.is_elastic() ? slots_of(x).front() : ranks;
+    result.gpus = gpus_shown_with(visible_devices_of(x));
+    result.gpu_count = static_cast<std::size_t>(each.gpus * most);
+  }
+  if (each.cpus > 0 && shares.size() == 1 && !runs_here(scaling)) {
+    auto own = own_cores();
+    own.numbers.resize(static_cast<std::size_t>(own.count));
+    result.cores = std::move(own.numbers);
+    result.core_count = static_cast<std::size_t>(std::floor(each.cpus * ranks));
+  }
+  return result;
 }
 
 /// The user's actors. Waits for connections, so it comes before anything else.
@@ -179,6 +220,7 @@ expected<void> run_starter::start_trackers() {
 expected<void> run_starter::plan() {
   auto& store = *run_->store;
   TROUPE_TRY(plan_, plan_of(request_, store));
+  take_resources();
   plan_.on_lent_thread = around_.thread != nullptr;
   if (shares_of(request_).size() > 1) {
     auto lost_after = request_.scaling.lost_after;
@@ -206,7 +248,30 @@ expected<void> run_starter::plan() {
   if (!first)
     return tl::unexpected<error>{std::move(first.error())};
   first_ = std::move(*first);
+  note_sharing();
   return {};
+}
+
+void run_starter::take_resources() {
+  resources_ = own_resource_ledger().take(demand_of(request_));
+  auto each = static_cast<std::size_t>(claim_of(request_.scaling).gpus);
+  std::span rest{resources_->gpus};
+  for (; each > 0 && rest.size() >= each; rest = rest.subspan(each))
+    plan_.own_gpus.emplace_back(rest.begin(), rest.begin() + each);
+}
+
+void run_starter::note_sharing() const {
+  std::string what;
+  if (auto n = resources_->gpus_in_use; n > 0)
+    append_item(what, counted(n, "GPU"), " and ");
+  if (auto n = resources_->cores_in_use; n > 0)
+    append_item(what, counted(n, "core"), " and ");
+  if (what.empty())
+    return;
+  auto text =
+    concat("the run shares ", what, " with other runs of this program");
+  note()(text);
+  (void) run_->store->append_event(warning_kind, {{"text", text}});
 }
 
 error run_starter::not_begun(error reason) {

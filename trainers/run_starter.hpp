@@ -18,6 +18,7 @@ namespace troupe::internal {
 class spawner_connection;
 struct driver_args;
 struct driver_start;
+struct resource_share;
 
 struct run_callbacks {
   std::shared_ptr<callback_list> classes;
@@ -55,6 +56,10 @@ private:
   expected<void> check_trackers() const;
   expected<void> check_ticket() const;
   expected<void> start_trackers();
+  /// Takes GPUs and cores of this host for the run.
+  void take_resources();
+  /// Says if other runs of this process use some of these, too.
+  void note_sharing() const;
   /// Of this host, for the ranks of others; empty: their agents will say.
   expected<std::string> find_address() const;
   /// Shows *text* to people.
@@ -87,6 +92,7 @@ private:
   std::unique_ptr<run_parts> run_ = std::make_unique<run_parts>();
   run_callbacks callbacks_;
   group_plan plan_;
+  std::shared_ptr<const resource_share> resources_;
   std::string own_address_;
   attempt_start first_;
 };

@@ -15,6 +15,7 @@
 #include "troupe/runtime/config/rank_shares.hpp"
 #include "troupe/runtime/hosts/host_plan.hpp"
 #include "troupe/runtime/hosts/host_roster.hpp"
+#include "troupe/runtime/process/resource_ledger.hpp"
 #include "troupe/runtime/timing.hpp"
 #include "troupe/trainers/rank_runner.hpp"
 
@@ -156,7 +157,7 @@ std::shared_ptr<rank_launcher> run_starter::make_launcher() {
         return (*endpoint)->new_connection();
       },
       std::move(around_.console), [store = x.store] { return store->ticket(); },
-      request_.cores, request_.inherited});
+      resources_->cores, request_.inherited});
   auto find = [loop = request_.loop](const loop_spec&) -> expected<train_loop> {
     return loop;
   };
@@ -205,6 +206,7 @@ driver_args run_starter::args_of_driver() {
   args.stop_grace = config.stop_grace;
   args.longest_grace = longest_grace(config);
   args.is_trial = around_.is_trial;
+  args.resources = std::move(resources_);
   return args;
 }
 

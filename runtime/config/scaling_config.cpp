@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <set>
 #include <string>
 #include <string_view>
 
@@ -35,17 +34,28 @@ int count_cards() {
 } // namespace
 
 host_resources local_resources() {
-  std::optional<std::string> variable;
-  if (auto given = std::getenv("CUDA_VISIBLE_DEVICES"))
-    variable = given;
-  return {static_cast<double>(own_cores().count),
-          static_cast<double>(visible_gpus(variable, count_cards()))};
+  auto gpus = gpus_shown_with(own_visible_devices()).size();
+  return {static_cast<double>(own_cores().count), static_cast<double>(gpus)};
 }
 
-int visible_gpus(const std::optional<std::string>& variable, int cards) {
+std::optional<std::string> own_visible_devices() {
+  auto value = std::getenv("CUDA_VISIBLE_DEVICES");
+  return value ? std::optional<std::string>{value} : std::nullopt;
+}
+
+std::vector<std::string>
+gpus_shown_with(const std::optional<std::string>& variable) {
+  return visible_gpus(variable, count_cards());
+}
+
+std::vector<std::string>
+visible_gpus(const std::optional<std::string>& variable, int cards) {
+  std::vector<std::string> result;
   if (!variable)
-    return cards;
-  std::set<std::string_view> seen;
+    for (int i = 0; i < cards; ++i)
+      result.push_back(std::to_string(i));
+  if (!variable || cards == 0)
+    return result;
   std::string_view rest = *variable;
   while (!rest.empty()) {
     auto entry = rest.substr(0, rest.find(','));
@@ -58,18 +68,18 @@ int visible_gpus(const std::optional<std::string>& variable, int cards) {
     auto is_id = entry.starts_with("GPU-") || entry.starts_with("MIG-");
     if (!is_id && !(number && *number < cards))
       break;
-    if (!seen.insert(entry).second)
-      return 0; // CUDA shows none if one is named twice.
+    if (std::ranges::find(result, entry) != result.end())
+      return {}; // CUDA shows none if one is named twice.
+    result.emplace_back(entry);
   }
-  return cards == 0 ? 0 : static_cast<int>(seen.size());
+  return result;
 }
 
-std::vector<int> gpus_of(const scaling_config& x, int local_rank,
-                         const std::vector<int>& own) {
+std::vector<int> gpus_of(const scaling_config& x, int local_rank) {
   auto each = static_cast<int>(claim_of(x).gpus);
   std::vector<int> result;
   for (int i = local_rank * each; i < (local_rank + 1) * each; ++i)
-    result.push_back(own.empty() ? i : own.at(static_cast<std::size_t>(i)));
+    result.push_back(i);
   return result;
 }
 

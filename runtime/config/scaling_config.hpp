@@ -107,10 +107,19 @@ struct host_resources {
 /// Counts the cores this process may run on and the GPUs that CUDA shows it.
 host_resources local_resources();
 
-/// How many of *cards* GPUs CUDA shows to a process whose CUDA_VISIBLE_DEVICES
-/// is *variable*: the entries before the first one that is not a card, as CUDA
-/// counts them. Unset shows all.
-int visible_gpus(const std::optional<std::string>& variable, int cards);
+/// CUDA_VISIBLE_DEVICES of this process.
+std::optional<std::string> own_visible_devices();
+
+/// The GPUs of this host that CUDA shows to a process whose
+/// CUDA_VISIBLE_DEVICES is *variable*: see `visible_gpus`.
+std::vector<std::string>
+gpus_shown_with(const std::optional<std::string>& variable);
+
+/// Which of *cards* GPUs CUDA shows to a process whose CUDA_VISIBLE_DEVICES is
+/// *variable*: the entries before the first one that is not a card, in CUDA's
+/// order. Unset shows all, by number.
+std::vector<std::string>
+visible_gpus(const std::optional<std::string>& variable, int cards);
 
 /// "2 to 8", or "2".
 std::string count_text(const worker_count& x);
@@ -124,11 +133,10 @@ std::optional<worker_count> parse_count(std::string_view text) noexcept;
 /// The hosts of *x* as `--hosts` takes them: "a,n[1-4]".
 std::string text_of_hosts(const scaling_config& x);
 
-/// The GPUs of the rank *local_rank* of a host, as CUDA numbers them in
-/// processes there; the first is the rank's device. Empty: the rank computes on
-/// the CPU. *own* are those of the run; empty: the first ones of the host.
-std::vector<int> gpus_of(const scaling_config& x, int local_rank,
-                         const std::vector<int>& own = {});
+/// The GPUs of the rank *local_rank* of a host that serves one run, as CUDA
+/// numbers them in processes there; the first is the rank's device. Empty: the
+/// rank computes on the CPU.
+std::vector<int> gpus_of(const scaling_config& x, int local_rank);
 
 /// Ranks of one host, which are numbered one after the other.
 struct host_share {

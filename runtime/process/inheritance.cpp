@@ -67,10 +67,12 @@ std::vector<std::string> own_variables() {
   return result;
 }
 
-bool inheritance::has(std::string_view name) const noexcept {
-  return std::ranges::any_of(environment, [&](std::string_view x) {
-    return x.starts_with(name) && x.substr(name.size()).starts_with('=');
-  });
+std::optional<std::string_view>
+inheritance::find(std::string_view name) const noexcept {
+  for (std::string_view x : environment)
+    if (x.starts_with(name) && x.substr(name.size()).starts_with('='))
+      return x.substr(name.size() + 1);
+  return std::nullopt;
 }
 
 expected<std::shared_ptr<const inheritance>>

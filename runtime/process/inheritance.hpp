@@ -48,8 +48,12 @@ struct inheritance {
 
   std::optional<mode_t> umask; ///< Unset: this system does not show it.
 
-  /// Whether the program has the variable *name*.
-  bool has(std::string_view name) const noexcept;
+  /// The program's value of the variable *name*; unset: it has none.
+  std::optional<std::string_view> find(std::string_view name) const noexcept;
+
+  bool has(std::string_view name) const noexcept {
+    return find(name).has_value();
+  }
 };
 
 /// What ranks inherit now, from spawners that have *variables*.

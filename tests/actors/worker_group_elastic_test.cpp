@@ -146,6 +146,7 @@ protected:
     plan.world = {2, 6};
     plan.resize = resize_policy::never;
     plan.gpus = {{0}, {1}};
+    plan.own_gpus = {{5}};
     spawn_group({{{"", 0, 2, 2}, {"", 2, 2, 2}, {"", 4, 2, 2}},
                  own,
                  limits,
@@ -164,6 +165,8 @@ TEST_F(claiming_group_test, hosts_have_ranks_for_the_gpus_that_they_have) {
   ASSERT_EQ(ranks.launcher->prepared.size(), 1u);
   ASSERT_EQ(second.launcher->prepared.size(), 1u);
   ASSERT_EQ(third.launcher->prepared.size(), 2u);
+  EXPECT_EQ(ranks.launcher->prepared[0].gpus, std::vector{5})
+    << "another run has the first ones of the driver's host";
   EXPECT_EQ(second.launcher->prepared[0].world_size, 4);
   EXPECT_EQ(second.launcher->prepared[0].gpus, std::vector{0});
   EXPECT_EQ(third.launcher->prepared[0].gpus, std::vector{0});

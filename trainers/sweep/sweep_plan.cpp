@@ -8,7 +8,6 @@
 #include "troupe/runtime/config/rank_shares.hpp"
 #include "troupe/runtime/process/inheritance.hpp"
 #include "troupe/runtime/process/spawner_connection.hpp"
-#include "troupe/runtime/process/usable_cores.hpp"
 #include "troupe/runtime/text.hpp"
 #include "troupe/trainers/launch.hpp"
 
@@ -39,21 +38,15 @@ int ranks_of_trial(const scaling_config& x) {
                                                  : world_size_of(x);
 }
 
-trial_slots::claim claim_of_trial(const scaling_config& x) {
-  auto ranks = ranks_of_trial(x);
-  auto each = claim_of(x);
-  return {static_cast<int>(std::floor(each.cpus * ranks)),
-          static_cast<int>(each.gpus) * ranks};
-}
-
 /// How many trials of *x* fit onto this host at once, but no more than *limit*.
 int concurrency(const scaling_config& x, const std::optional<int>& limit) {
   auto host = local_resources();
-  auto each = x.resources_per_worker.cpus.value_or(1) * ranks_of_trial(x);
+  auto ranks = ranks_of_trial(x);
+  auto each = x.resources_per_worker.cpus.value_or(1) * ranks;
   auto most = each > 0 ? std::floor(host.cpus / each) : host.cpus;
   auto result = limit.value_or(static_cast<int>(most));
   // Ranks share cores, but no GPU.
-  if (auto gpus = claim_of_trial(x).gpus; gpus > 0)
+  if (auto gpus = static_cast<int>(claim_of(x).gpus) * ranks; gpus > 0)
     result = std::min(result, static_cast<int>(host.gpus) / gpus);
   return std::max(result, 1);
 }
@@ -207,12 +200,6 @@ expected<void> sweep_plan::check() {
 
 int sweep_plan::at_once() const {
   return concurrency(request_.scaling, options_.max_concurrent);
-}
-
-trial_slots sweep_plan::slots() const {
-  auto own = own_cores();
-  own.numbers.resize(static_cast<std::size_t>(own.count));
-  return {at_once(), own.numbers, claim_of_trial(request_.scaling)};
 }
 
 expected<train_loop> sweep_plan::loop_for(const trial& x) const {

@@ -6,7 +6,6 @@
 #include "troupe/runtime/fs.hpp"
 #include "troupe/runtime/sweep/sweep_ledger.hpp"
 #include "troupe/runtime/sweep/sweep_store.hpp"
-#include "troupe/runtime/sweep/trial_slots.hpp"
 #include "troupe/trainers/run_request.hpp"
 #include "troupe/trainers/sweep/sweep.hpp"
 #include "troupe/trainers/train_loop.hpp"
@@ -26,9 +25,6 @@ public:
 
   /// Most trials under way.
   int at_once() const;
-
-  /// As many places for trials.
-  trial_slots slots() const;
 
   /// The loop with the params of *x*; refuses those that do not fit, as its
   /// config says.

@@ -44,7 +44,7 @@ expected<void> sweep_run::open() {
   TROUPE_TRY(store_,
              sweep_store::open(plan_.storage_path(), plan_.description()));
   outcome_.path = store_->path();
-  slots_ = plan_.slots();
+  at_once_ = static_cast<std::size_t>(plan_.at_once());
   auto& options = plan_.options();
   std::optional<halving> rungs;
   if (options.halving)
@@ -183,7 +183,8 @@ void sweep_run::request_end(interrupt how, std::string why) {
 // -- beginning trials
 
 expected<void> sweep_run::begin_trials() {
-  while (!outcome_.error && !ledger_->is_hopeless() && slots_->has_room()) {
+  while (!outcome_.error && !ledger_->is_hopeless()
+         && active_.size() < at_once_) {
     TROUPE_TRY(auto has_begun, begin_next());
     if (!has_begun)
       return {};
@@ -244,16 +245,9 @@ expected<void> sweep_run::begin(trial x, run_request request) {
     return signals_ ? signals_seen::by(*signals_) : signals_seen{};
   };
   around.ended = [this] { wake_.notify(); };
-  auto slot = slots_->take();
-  request.gpus = slot.gpus;
-  request.cores = slot.cores;
-  auto started =
-    trial_thread::start(std::move(x), std::move(request), std::move(around));
-  if (!started) {
-    slots_->give_back(slot);
-    return tl::unexpected{std::move(started.error())};
-  }
-  active_.push_back({std::move(slot), std::move(*started)});
+  TROUPE_TRY(auto started, trial_thread::start(std::move(x), std::move(request),
+                                               std::move(around)));
+  active_.push_back(std::move(started));
   return {};
 }
 
@@ -261,15 +255,14 @@ expected<void> sweep_run::begin(trial x, run_request request) {
 
 void sweep_run::end_trials() {
   for (std::size_t i = 0; i < active_.size();) {
-    if (!active_[i].thread->has_ended()) {
+    if (!active_[i]->has_ended()) {
       ++i;
       continue;
     }
     auto x = std::move(active_[i]);
     active_.erase(active_.begin() + static_cast<std::ptrdiff_t>(i));
-    if (auto ok = end(*x.thread); !ok)
+    if (auto ok = end(*x); !ok)
       fail(ok.error());
-    slots_->give_back(x.slot);
   }
 }
 
@@ -300,7 +293,7 @@ void sweep_run::ask_to_end(interrupt how) {
     return;
   orders_.passed_on(how);
   for (auto& x : active_)
-    x.thread->ask_to_end(how);
+    x->ask_to_end(how);
 }
 
 void sweep_run::fail(error reason) {
@@ -358,7 +351,7 @@ void sweep_run::wait() {
 
 void sweep_run::show() {
   for (auto& x : active_)
-    show_notes(*x.thread);
+    show_notes(*x);
   auto now = look();
   if (console_.style() == console_style::live)
     console_.update(now);
@@ -376,7 +369,7 @@ sweep_status sweep_run::look() const {
   auto& options = plan_.options();
   result.metric = options.metric;
   for (auto& x : active_)
-    result.running.push_back(x.thread->snapshot());
+    result.running.push_back(x->snapshot());
   std::ranges::sort(result.running, {}, &trial::index);
   result.ended = ledger_->ended();
   result.failed = ledger_->failed();

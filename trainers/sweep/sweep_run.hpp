@@ -18,7 +18,6 @@
 #include "troupe/runtime/sweep/sweep_ledger.hpp"
 #include "troupe/runtime/sweep/sweep_store.hpp"
 #include "troupe/runtime/sweep/trial_judge.hpp"
-#include "troupe/runtime/sweep/trial_slots.hpp"
 #include "troupe/trainers/sweep/sweep_plan.hpp"
 #include "troupe/trainers/sweep/trial_thread.hpp"
 
@@ -60,12 +59,6 @@ public:
 private:
   using clock_type = std::chrono::steady_clock;
 
-  /// A trial that has not ended, and its place.
-  struct under_way {
-    trial_slots::slot slot;
-    std::unique_ptr<trial_thread> thread;
-  };
-
   void run_all();
   void heed_requests();
   interrupt by_signal() const;
@@ -93,7 +86,7 @@ private:
   const sweep_plan& plan_;
   sweep_result& outcome_;
   sweep_console console_;
-  std::optional<trial_slots> slots_;
+  std::size_t at_once_ = 0; ///< Most trials under way.
   std::unique_ptr<sweep_store> store_;
   std::optional<sweep_ledger> ledger_;
   std::shared_ptr<trial_judge> judge_; // of runs that hang, too
@@ -104,7 +97,7 @@ private:
   clock_type::time_point next_look_; // for a request of `troupe stop`
   end_orders orders_;                // to the trials
   wake_event wake_; // readable: a trial has ended, or the sweep is to
-  std::vector<under_way> active_;
+  std::vector<std::unique_ptr<trial_thread>> active_;
   mutable std::mutex mutex_;              // guards what follows
   interrupt requested_ = interrupt::none; // by others than signals
   std::string why_requested_;

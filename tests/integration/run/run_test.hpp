@@ -32,6 +32,10 @@ struct fault_plan {
 /// checkpoint, and misbehaves where the plan says so.
 void counting_loop(train_context& context, const fault_plan& plan);
 
+/// Runs side by side on GPUs that this process, a child of a test, pretends to
+/// have. The exit code.
+int run_on_gpus(const fs::path& storage);
+
 /// Runs of loops in a storage folder of their own.
 class run_test : public ::testing::Test {
 protected:

@@ -97,10 +97,14 @@ TEST_F(sweep_test, trials_side_by_side_have_gpus_of_their_own) {
       storage_ / "notes"
       / ("width " + std::to_string(width) + " rank " + std::to_string(rank)));
   };
-  EXPECT_EQ(gpus(1, 0), "0 \n0 \n") << "it keeps them when it restarts";
-  EXPECT_EQ(gpus(1, 1), "1 \n1 \n");
-  EXPECT_EQ(gpus(2, 0), "2 \n");
-  EXPECT_EQ(gpus(2, 1), "3 \n");
+  // Either trial may be the first to begin.
+  auto first = gpus(1, 0).starts_with('0') ? 0 : 2;
+  auto line = [](int gpu) { return std::to_string(gpu) + " \n"; };
+  for (int rank : {0, 1}) {
+    auto its = line(first + rank);
+    EXPECT_EQ(gpus(1, rank), its + its) << "it keeps them when it restarts";
+    EXPECT_EQ(gpus(2, rank), line(2 - first + rank));
+  }
   for (int rank : {0, 1})
     EXPECT_THAT((std::vector{gpus(3, rank), gpus(4, rank)}),
                 testing::UnorderedElementsAre(std::to_string(rank) + " \n",
@@ -123,8 +127,9 @@ TEST_F(sweep_test, trials_side_by_side_have_the_cores_that_they_claim) {
                  {.metric = "loss", .searcher = grid_search()}}
              .fit();
   ASSERT_FALSE(x.error) << x.error->message;
-  EXPECT_EQ(bytes_of(notes / "1"), std::to_string(cores[0]) + ' ');
-  EXPECT_EQ(bytes_of(notes / "2"), std::to_string(cores[1]) + ' ');
+  EXPECT_THAT((std::vector{bytes_of(notes / "1"), bytes_of(notes / "2")}),
+              testing::UnorderedElementsAre(std::to_string(cores[0]) + ' ',
+                                            std::to_string(cores[1]) + ' '));
 }
 
 TEST_F(sweep_test, trials_at_once_have_cores_for_all_their_ranks) {
@@ -140,11 +145,6 @@ TEST_F(sweep_test, trials_at_once_have_cores_for_all_their_ranks) {
   };
   EXPECT_EQ(at_once({.workers_per_host = 1}), cores);
   EXPECT_EQ(at_once({.workers_per_host = cores}), 1);
-  run_request request;
-  request.scaling.workers_per_host = 2;
-  request.scaling.resources_per_worker.cpus = 1;
-  auto slots = sweep_plan{request, space, options}.slots();
-  EXPECT_EQ(slots.take().cores.size(), 2u);
 }
 
 TEST_F(sweep_test, refuses_ranks_of_a_host_that_claim_too_many_cores) {

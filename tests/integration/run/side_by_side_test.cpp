@@ -1,0 +1,135 @@
+// Which cores and GPUs the runs of one process have that are under way at the
+// same time.
+
+#include <string>
+#include <thread>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <gmock/gmock.h>
+#include <troupe/actors.hpp>
+
+#include "tests/integration/run/run_test.hpp"
+#include "tests/support/own_system.hpp"
+#include "tests/support/pretended_gpus.hpp"
+#include "troupe/runtime/counted.hpp"
+#include "troupe/runtime/process/usable_cores.hpp"
+
+namespace troupe::internal::test {
+
+namespace {
+
+constexpr int no_gpus_pretended = 77;
+
+/// Reports what it has until it is asked to stop.
+void report_resources(train_context& context, const fault_plan&) {
+  auto gpus = rank_access{context}.facts().gpus;
+  auto cores = own_cores().numbers;
+  while (!context.stop_requested())
+    context.report({{"gpu", gpus.empty() ? -1 : gpus.front()},
+                    {"core", cores.front()},
+                    {"cores", static_cast<int>(cores.size())}});
+}
+
+/// A run that has made a report.
+run_handle begin_run(caf::actor_system& system, const fs::path& storage,
+                     const std::string& name, const scaling_config& scaling) {
+  train_options options{.scaling = scaling};
+  options.run.name = name;
+  options.run.storage_path = storage;
+  options.run.quiet = true;
+  auto result = data_parallel_trainer{report_resources, fault_plan{}, options}
+                  .start(system)
+                  .value();
+  while (result.status().reports == 0 && !is_terminal(result.status().state))
+    std::this_thread::yield();
+  return result;
+}
+
+/// What its rank 0 has.
+metric_value resource_of(const run_handle& x, const char* what) {
+  return x.status().last_metrics.at(what);
+}
+
+/// Its warnings and the rest.
+std::string journal_of_run(const fs::path& storage, const char* name) {
+  return bytes_of(storage / name / "journal.jsonl");
+}
+
+} // namespace
+
+int run_on_gpus(const fs::path& storage) {
+  if (!pretend_gpus(4, storage / "dev"))
+    return no_gpus_pretended;
+  ::unsetenv("CUDA_VISIBLE_DEVICES");
+  own_system system;
+  scaling_config scaling{.num_workers = 2, .use_gpu = true};
+  auto first = begin_run(system, storage, "first", scaling);
+  auto second = begin_run(system, storage, "second", scaling);
+  auto third = begin_run(system, storage, "third", scaling);
+  fs::ofstream out{storage / "gpus"};
+  for (auto run : {&first, &second, &third})
+    out << to_string(resource_of(*run, "gpu")) << ' ';
+  return 0;
+}
+
+TEST_F(run_test, runs_side_by_side_share_gpus_only_if_there_are_too_few) {
+  fs::create_directory(storage_ / "dev");
+  auto child = ::fork();
+  if (child == 0) {
+    ::execl("/proc/self/exe", "run_test", "--on-gpus", storage_.path().c_str(),
+            nullptr);
+    ::_exit(1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == no_gpus_pretended)
+    GTEST_SKIP() << "no mounts for pretended GPUs";
+  ASSERT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  EXPECT_EQ(bytes_of(storage_ / "gpus"), "0 2 0 ");
+  using testing::HasSubstr;
+  using testing::Not;
+  EXPECT_THAT(journal_of_run(storage_.path(), "second"),
+              Not(HasSubstr("shares")));
+  EXPECT_THAT(journal_of_run(storage_.path(), "third"),
+              HasSubstr("shares 2 GPUs"));
+}
+
+TEST_F(run_test, runs_side_by_side_have_the_cores_that_they_claim) {
+  auto own = own_cores();
+  if (own.count < 2 || own.are_shared())
+    GTEST_SKIP() << "two runs cannot have cores of their own";
+  own_system system;
+  scaling_config scaling{.num_workers = 1};
+  scaling.resources_per_worker.cpus = 1;
+  auto first = begin_run(system, storage_.path(), "first", scaling);
+  auto second = begin_run(system, storage_.path(), "second", scaling);
+  EXPECT_EQ(resource_of(first, "cores"), metric_value{1});
+  EXPECT_EQ(resource_of(first, "core"), metric_value{own.numbers[0]});
+  EXPECT_EQ(resource_of(second, "cores"), metric_value{1});
+  EXPECT_EQ(resource_of(second, "core"), metric_value{own.numbers[1]});
+  first.finish(); // Its cores are free before someone has waited for it.
+  while (!is_terminal(first.status().state))
+    std::this_thread::yield();
+  auto third = begin_run(system, storage_.path(), "third", scaling);
+  EXPECT_EQ(resource_of(third, "core"), metric_value{own.numbers[0]});
+  EXPECT_THAT(journal_of_run(storage_.path(), "third"),
+              testing::Not(testing::HasSubstr("shares")));
+}
+
+TEST_F(run_test, a_run_says_how_many_of_its_cores_others_have) {
+  auto cores = own_cores().count;
+  own_system system;
+  scaling_config scaling{.num_workers = 1};
+  scaling.resources_per_worker.cpus = cores;
+  auto first = begin_run(system, storage_.path(), "first", scaling);
+  auto second = begin_run(system, storage_.path(), "second", scaling);
+  auto warning = testing::HasSubstr(concat(
+    "the run shares ", counted(static_cast<std::uint64_t>(cores), "core"),
+    " with other runs of this program"));
+  EXPECT_THAT(journal_of_run(storage_.path(), "first"), testing::Not(warning));
+  EXPECT_THAT(journal_of_run(storage_.path(), "second"), warning);
+}
+
+} // namespace troupe::internal::test

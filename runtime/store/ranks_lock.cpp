@@ -345,8 +345,9 @@ expected<ranks_ticket> ranks_lock::ticket() const {
 }
 
 void ranks_lock::release() {
+  own_lock ended; // Closed after the mutex is free: the storage may be slow.
   std::lock_guard guard{mutex_};
-  file_.reset();
+  ended = std::move(file_);
 }
 
 std::uint64_t ranks_lock::token() const {

@@ -194,6 +194,20 @@ TEST_F(worker_group_test, a_rank_that_was_never_launched_is_named_and_ended) {
                                 "did not answer");
 }
 
+// A killed process on another host may take longer than the limit.
+TEST_F(worker_group_test, a_rank_that_is_to_end_exceeds_no_start_limit) {
+  plan.start_timeout = ms{700};
+  start();
+  ranks.launched(0);
+  ranks.launcher->fail(1, {ec::spawn, "no more processes"});
+  system.settle();
+  system.pass(ms{700});
+  ranks.kill(0, SIGKILL);
+  ASSERT_EQ(record->failed.size(), 1u);
+  EXPECT_THAT(record->failed[0].ranks, testing::SizeIs(1));
+  EXPECT_EQ(failure_of(1).kind, kind::start_failed);
+}
+
 TEST_F(worker_group_test, a_launch_that_a_stop_cancels_is_not_a_failure) {
   start();
   ranks.launched(0);

@@ -80,11 +80,16 @@ inherit(const std::vector<std::string>& variables) {
   auto result = std::make_shared<inheritance>();
   result->environment = own_variables();
   result->variables = changes_between(variables, result->environment);
-  std::erase_if(result->variables.set, [](const auto& x) {
+  auto is_kept_back = [](const auto& x) {
     return is_secret_variable(x.first) || holds_login(x.second)
            || std::ranges::count(tracker_addresses, std::string_view{x.first})
                 > 0;
-  });
+  };
+  auto& [set, removed] = result->variables;
+  for (const auto& x : set)
+    if (is_kept_back(x)) // A spawner may have a value from before.
+      removed.push_back(x.first);
+  std::erase_if(set, is_kept_back);
   result->folder.reset(::open(".", O_PATH | O_DIRECTORY | O_CLOEXEC));
   if (!result->folder && (errno == EMFILE || errno == ENFILE))
     return system_failure(ec::spawn, "cannot open the current folder");

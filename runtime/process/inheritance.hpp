@@ -38,8 +38,8 @@ std::vector<std::string> own_variables();
 struct inheritance {
   std::vector<std::string> environment; ///< All variables of the program.
 
-  /// From the variables of its spawners to these, without what ranks do not
-  /// get: secrets and the addresses of trackers.
+  /// From the variables of its spawners to these. What ranks do not get,
+  /// secrets and the addresses of trackers, counts as removed.
   environment_changes variables;
 
   /// The current folder; empty: the program may not enter it itself, and ranks

@@ -12,6 +12,7 @@
 namespace troupe::internal::test {
 
 using testing::ElementsAre;
+using testing::IsEmpty;
 using testing::Pair;
 
 TEST(inheritance_test, an_environment_differs_by_what_was_set_and_removed) {
@@ -44,6 +45,15 @@ TEST(inheritance_test, ranks_inherit_no_secrets) {
   EXPECT_TRUE(now->has("TROUPE_TEST_TOKEN"));
   EXPECT_TRUE(now->has("TROUPE_TEST_COLOR"));
   EXPECT_FALSE(now->has("TROUPE_TEST_COL"));
+}
+
+TEST(inheritance_test, ranks_keep_no_earlier_value_of_what_became_a_secret) {
+  auto before = own_variables();
+  before.push_back("TROUPE_TEST_URL=http://host");
+  environment_guard set{{{"TROUPE_TEST_URL", "http://me:planted@host"}}};
+  auto now = inherit(before).value();
+  EXPECT_THAT(now->variables.set, IsEmpty());
+  EXPECT_THAT(now->variables.removed, ElementsAre("TROUPE_TEST_URL"));
 }
 
 TEST(inheritance_test, ranks_inherit_the_mask_of_new_files) {

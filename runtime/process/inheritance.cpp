@@ -90,10 +90,11 @@ inherit(const std::vector<std::string>& variables) {
     if (is_kept_back(x)) // A spawner may have a value from before.
       removed.push_back(x.first);
   std::erase_if(set, is_kept_back);
+  // First: the folder keeps the last descriptor, or says that there is none.
+  result->umask = own_umask();
   result->folder.reset(::open(".", O_PATH | O_DIRECTORY | O_CLOEXEC));
   if (!result->folder && (errno == EMFILE || errno == ENFILE))
     return system_failure(ec::spawn, "cannot open the current folder");
-  result->umask = own_umask();
   return result;
 }
 

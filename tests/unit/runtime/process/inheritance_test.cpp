@@ -8,10 +8,12 @@
 #include <gtest/gtest.h>
 
 #include "tests/support/environment_guard.hpp"
+#include "tests/support/few_descriptors.hpp"
 
 namespace troupe::internal::test {
 
 using testing::ElementsAre;
+using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Pair;
 
@@ -61,6 +63,16 @@ TEST(inheritance_test, ranks_inherit_the_mask_of_new_files) {
   auto now = inherit({}).value();
   ::umask(before);
   EXPECT_EQ(now->umask, mode_t{027});
+}
+
+TEST(inheritance_test, needs_one_descriptor) {
+  few_descriptors limit{1};
+  auto now = inherit({}).value();
+  EXPECT_TRUE(now->folder);
+  EXPECT_TRUE(now->umask);
+  auto none = inherit({});
+  ASSERT_FALSE(none);
+  EXPECT_THAT(none.error().message, HasSubstr("the current folder"));
 }
 
 } // namespace troupe::internal::test

@@ -12,6 +12,7 @@
 #include "tests/integration/run/report_hook.hpp"
 #include "tests/integration/run/run_test.hpp"
 #include "tests/integration/run/victim.hpp"
+#include "tests/support/environment_guard.hpp"
 #include "troupe/runtime/process/descriptor.hpp"
 
 namespace troupe::internal::test {
@@ -44,23 +45,27 @@ void inheriting_loop(train_context& context) {
     ::pause();
 }
 
-/// Restores at its end what the program's ranks inherit.
+/// Changes what ranks inherit, and restores it at its end.
 class inheritance_guard {
 public:
-  inheritance_guard() = default;
+  explicit inheritance_guard(const fs::path& folder) {
+    ::unsetenv("HOME");
+    fs::current_path(folder);
+  }
+
   inheritance_guard(const inheritance_guard&) = delete;
 
   ~inheritance_guard() {
-    for (auto name : {"TROUPE_TEST_COLOR", "TROUPE_TEST_TOKEN",
-                      "TROUPE_TEST_GIVEN", "OMP_NUM_THREADS"})
-      ::unsetenv(name);
-    ::setenv("HOME", home_.c_str(), 1);
     fs::current_path(folder_);
     ::umask(mask_);
   }
 
 private:
-  std::string home_ = std::getenv("HOME");
+  environment_guard variables_{{{"TROUPE_TEST_COLOR", "green"},
+                                {"TROUPE_TEST_TOKEN", "secret"},
+                                {"TROUPE_TEST_GIVEN", "by main"},
+                                {"OMP_NUM_THREADS", "3"},
+                                {"HOME", "/"}}};
   fs::path folder_ = fs::current_path();
   mode_t mask_ = ::umask(027);
 };
@@ -105,14 +110,8 @@ TEST_F(run_test, a_run_continues_after_its_spawner_was_killed) {
 
 // In each attempt, whatever main changes after the start of the run.
 TEST_F(run_test, ranks_of_each_spawner_see_what_main_changed_before_the_run) {
-  inheritance_guard restores;
-  ::setenv("TROUPE_TEST_COLOR", "green", 1);
-  ::setenv("TROUPE_TEST_TOKEN", "secret", 1);
-  ::setenv("TROUPE_TEST_GIVEN", "by main", 1);
-  ::setenv("OMP_NUM_THREADS", "3", 1);
-  ::unsetenv("HOME");
   auto folder = fs::canonical(storage_.path());
-  fs::current_path(folder);
+  inheritance_guard changes{folder};
   metrics wanted{{"color", "green"},         {"threads", "3"},
                  {"home", "(unset)"},        {"token", "(unset)"},
                  {"given", "by worker_env"}, {"umask", 027},

@@ -22,11 +22,12 @@ std::optional<std::uint64_t> kills_in(const fs::path& file) {
 
 oom_watch::oom_watch(const fs::path& root) {
   for (auto& group : own_control_groups("memory", root)) {
-    auto file = group.mount / group.below
-                / (group.is_v2 ? "memory.events" : "memory.oom_control");
-    if (kills_in(file)) {
-      file_ = std::move(file);
-      break;
+    auto name = group.is_v2 ? "memory.events" : "memory.oom_control";
+    for (auto below = group.below; file_.empty(); below = below.parent_path()) {
+      if (auto file = group.mount / below / name; kills_in(file))
+        file_ = std::move(file);
+      if (below.empty())
+        break;
     }
   }
   begin();

@@ -8,8 +8,9 @@
 namespace troupe::internal {
 
 /// Says whether the kernel may have killed a process for a lack of memory, by
-/// the number of such kills in the control group of this process. It does not
-/// say which processes they were.
+/// the number of such kills in the control group of this process, or in the
+/// next one above it that has the memory controller. It does not say which
+/// processes they were.
 class oom_watch {
 public:
   /// Finds the file with that number. *root* has `proc` and the mount points.

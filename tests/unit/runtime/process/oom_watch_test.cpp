@@ -71,6 +71,16 @@ TEST_F(oom_watch_test, knows_version_1_beside_a_version_2_without_memory) {
   EXPECT_TRUE(watch.explains_end());
 }
 
+// As the tasks of a job may be, in groups below that of the job.
+TEST_F(oom_watch_test, looks_above_a_group_without_the_memory_controller) {
+  mount_v2();
+  write("sys/fs/cgroup/pod/memory.events", "oom_kill 1\n");
+  oom_watch watch{root_.path()};
+  EXPECT_FALSE(watch.explains_end());
+  write("sys/fs/cgroup/pod/memory.events", "oom_kill 2\n");
+  EXPECT_TRUE(watch.explains_end());
+}
+
 TEST_F(oom_watch_test, says_nothing_where_no_kills_are_counted) {
   oom_watch nowhere{root_.path()};
   EXPECT_FALSE(nowhere.explains_end());

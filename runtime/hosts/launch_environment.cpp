@@ -54,6 +54,10 @@ expected<driver_address> parse_driver_address(std::string_view text) {
 
 namespace {
 
+/// What a task of srun adds that ends before the others.
+constexpr auto wait_time_hint =
+  "; if the cluster has a WaitTime, it begins now: use srun --wait=0";
+
 /// Finds out what started the program.
 class launch_finder {
 public:
@@ -247,9 +251,15 @@ private:
         is_own ? "" : "; this host is called ", is_own ? "" : own_name());
     else
       result.found =
-        concat("TROUPE_DRIVER=", address, ": this is process ", local,
-               " of its host, which has an agent already; it ends");
+        concat("TROUPE_DRIVER=", address, ": ", extra_agent_text(local));
     return result;
+  }
+
+  /// Of process *local* of a host, which ends at once.
+  std::string extra_agent_text(std::int64_t local) const {
+    return concat("this is process ", local,
+                  " of its host, which has an agent already; it ends",
+                  text_of("OMPI_COMM_WORLD_LOCAL_RANK") ? "" : wait_time_hint);
   }
 
   /// An agent that someone has started for a driver which the ticket names.
@@ -262,9 +272,7 @@ private:
     TROUPE_TRY(auto local, own_local_task());
     if (local > 0) {
       result.role = launch_role::extra_task;
-      result.found += concat(": this is process ", local,
-                             " of its host, which has an agent already; it "
-                             "ends");
+      result.found += ": " + extra_agent_text(local);
     }
     return result;
   }
@@ -326,9 +334,7 @@ private:
     result.found = concat(why, ": this is ", own.name,
                           ", which ends: number 0 starts the agents itself");
     if (own.is_of_srun)
-      result.found +=
-        "; if the cluster has a WaitTime, it begins now: use srun "
-        "--wait=0";
+      result.found += wait_time_hint;
     return result;
   }
 

@@ -351,6 +351,11 @@ TEST(launch_environment_test, several_tasks_of_a_host_are_one_agent) {
   };
   EXPECT_EQ(agent(1, "0").role, launch_role::agent);
   EXPECT_EQ(agent(2, "1").role, launch_role::extra_task);
+  // Slurm would kill the agent with its step.
+  EXPECT_EQ(agent(2, "1").found,
+            "an agent, with the ticket /home/me/ticket: this is process 1 of "
+            "its host, which has an agent already; it ends; if the cluster has "
+            "a WaitTime, it begins now: use srun --wait=0");
 }
 
 TEST(launch_environment_test, refuses_half_an_invitation) {

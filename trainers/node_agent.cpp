@@ -4,9 +4,11 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <memory>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "troupe/runtime/config/run_config.hpp"
 #include "troupe/runtime/process/descriptor.hpp"
@@ -47,6 +49,14 @@ agent_end failed_end(const error& reason) {
 
 agent_end asked_to_leave() {
   return {agent_exit::try_again, "a signal asked it to leave"};
+}
+
+/// What an agent watches without a place, when it does not know the signals of
+/// its run. Schedulers send SIGUSR2, too, which would kill it.
+std::vector<int> signals_without_place() {
+  auto result = default_preempt_signals();
+  result.push_back(SIGUSR2);
+  return result;
 }
 
 /// Says what an agent does that was started by hand. Of one that a driver or
@@ -231,7 +241,7 @@ agent_outcome run_node_agent(const agent_orders& orders) {
   agent_end end;
   auto has_to_leave = false;
   try {
-    interrupt_watch signals{default_preempt_signals()};
+    interrupt_watch signals{signals_without_place()};
     end = serve(orders, signals);
     has_to_leave = signals.asked() != interrupt::none;
     signals.answer(interrupt::stop);

@@ -158,20 +158,40 @@ TEST_F(agent_ticket_test, an_agent_waits_for_its_driver_until_it_is_to_leave) {
   entrance->end_connections(std::chrono::milliseconds{10});
 }
 
-TEST_F(agent_ticket_test, an_agent_says_at_once_what_it_waits_for) {
-  int ends[2];
-  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
-  unique_fd reads{ends[0]}, writes{ends[1]};
-  auto agent = start_agent(writes.get());
-  writes.reset();
-  auto wanted =
-    concat("the agent of this host waits up to 120 s for the ticket ",
-           file_.string(), " and the driver that it names\n");
-  std::string said;
-  for (char c = 0; said.find(wanted) == said.npos; said += c)
-    ASSERT_EQ(::read(reads.get(), &c, 1), 1) << said;
+/// An agent that has said what it waits for.
+class waiting_agent_test : public agent_ticket_test {
+protected:
+  waiting_agent_test() {
+    int ends[2];
+    EXPECT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+    reads_.reset(ends[0]);
+    unique_fd writes{ends[1]};
+    agent_ = start_agent(writes.get());
+    writes.reset();
+    auto wanted =
+      concat("the agent of this host waits up to 120 s for the ticket ",
+             file_.string(), " and the driver that it names\n");
+    std::string said;
+    for (char c = 0; said.find(wanted) == said.npos; said += c)
+      if (::read(reads_.get(), &c, 1) != 1) {
+        ADD_FAILURE() << said;
+        return;
+      }
+  }
+
+  unique_fd reads_; ///< What it says.
+  program agent_;
+};
+
+TEST_F(waiting_agent_test, finds_the_ticket_that_comes) {
   write_ticket(ticket_text());
-  EXPECT_EQ(agent.wait(), 75);
+  EXPECT_EQ(agent_.wait(), 75);
+}
+
+// As of a job with --signal=USR2@120.
+TEST_F(waiting_agent_test, is_to_come_again_after_a_signal_of_a_scheduler) {
+  ::kill(agent_.pid, SIGUSR2);
+  EXPECT_EQ(agent_.wait(), 75);
 }
 
 // Copied by scp, for example.

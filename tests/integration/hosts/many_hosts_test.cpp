@@ -88,7 +88,7 @@ int be_driver(const std::string& folder, int workers, int agents, int waits,
               int join_ms, int steps, int talks, int runs) {
   auto config = run_with_agents(folder);
   config.failure.max_failures = talks > 0 ? 0 : 2;
-  config.preempt_signals = {SIGTERM, SIGUSR2}; // Not those by default.
+  config.preempt_signals = {SIGTERM, SIGXCPU}; // Not those by default.
   config.worker_env = {{"TROUPE_TEST_WORD", "word"}};
   config.quiet = !std::getenv("TROUPE_TEST_CONSOLE");
   scaling_config scaling;
@@ -222,14 +222,14 @@ TEST_P(many_hosts_test, an_agent_leaves_with_grace_for_each_signal_of_its_run) {
   auto driver = start_driver(2, 1, 0, 120'000, 4, 0, 1);
   auto agent = start_agent(1);
   auto ranks = introduced<seen_rank>(0, 2, "waits");
-  kill(1, ranks[1].agent, "-USR2");
+  kill(1, ranks[1].agent, "-XCPU");
   EXPECT_EQ(agent->wait(), 75);
   agent = start_agent(1);
   introduced<seen_rank>(1, 2);
   EXPECT_EQ(result_line(), "result finished 2 ");
   EXPECT_EQ(driver->wait(), 0);
   EXPECT_EQ(agent->wait(), 0);
-  EXPECT_THAT(journal(), HasSubstr("is about to leave: its agent got SIGUSR2"));
+  EXPECT_THAT(journal(), HasSubstr("is about to leave: its agent got SIGXCPU"));
 }
 
 TEST_P(many_hosts_test, an_agent_that_two_signals_ask_to_leave_does_so_now) {

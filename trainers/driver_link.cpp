@@ -69,8 +69,12 @@ expected<found_driver> find_by_file(const fs::path& path, int stop,
     if (found && *found) {
       auto& ticket = **found;
       bad_since.reset();
-      auto dialed =
-        dial(ticket, {.limit = ticket_age_of(ticket), .stop = stop});
+      // Even the last try is long enough to say why each address fails.
+      auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(deadline - clock::now());
+      auto limit = std::clamp<std::chrono::milliseconds>(left, ticket_age,
+                                                         ticket_age_of(ticket));
+      auto dialed = dial(ticket, {.limit = limit, .stop = stop});
       if (dialed)
         return found_driver{std::move(ticket), std::move(*dialed)};
       last = dialed.error();

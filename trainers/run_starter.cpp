@@ -256,8 +256,10 @@ void run_starter::take_resources() {
   resources_ = own_resource_ledger().take(demand_of(request_));
   auto each = static_cast<std::size_t>(claim_of(request_.scaling).gpus);
   std::span rest{resources_->gpus};
-  for (; each > 0 && rest.size() >= each; rest = rest.subspan(each))
-    plan_.own_gpus.emplace_back(rest.begin(), rest.begin() + each);
+  for (; each > 0 && rest.size() >= each; rest = rest.subspan(each)) {
+    auto mine = rest.first(each);
+    plan_.own_gpus.emplace_back(mine.begin(), mine.end());
+  }
 }
 
 void run_starter::note_sharing() const {

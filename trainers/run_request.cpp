@@ -5,6 +5,7 @@
 #include "troupe/runtime/counted.hpp"
 #include "troupe/runtime/hosts/host_plan.hpp"
 #include "troupe/runtime/process/descriptor.hpp"
+#include "troupe/runtime/process/inheritance.hpp"
 #include "troupe/runtime/text.hpp"
 #include "troupe/trainers/launch.hpp"
 #include "troupe/trainers/mpi_launch.hpp"
@@ -143,8 +144,20 @@ std::vector<int> slots_of(const run_request& x) {
   return result;
 }
 
+std::optional<std::string> visible_devices_of(const run_request& x) {
+  constexpr auto name = "CUDA_VISIBLE_DEVICES";
+  if (runs_here(x.scaling))
+    return own_visible_devices();
+  if (auto own = x.run.worker_env.find(name); own != x.run.worker_env.end())
+    return own->second;
+  if (!x.inherited)
+    return own_visible_devices();
+  auto inherited = x.inherited->find(name);
+  return inherited ? std::optional<std::string>{*inherited} : std::nullopt;
+}
+
 expected<void> validate(const run_request& x) {
-  TROUPE_TRY_VOID(validate(x.scaling, local_resources(), shares_of(x)));
+  TROUPE_TRY_VOID(validate(x.scaling, resources_for(x), shares_of(x)));
   TROUPE_TRY_VOID(validate(x.run));
   if (x.scaling.agents > 0 && x.run.agent_ticket.empty() && x.tickets.empty()
       && !x.publishes_ticket)

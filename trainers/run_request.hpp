@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "troupe/runtime/config/run_config.hpp"
@@ -39,6 +41,14 @@ std::vector<host_share> shares_of(const run_request& x);
 
 /// Most ranks on each host of the run, this one first.
 std::vector<int> slots_of(const run_request& x);
+
+/// CUDA_VISIBLE_DEVICES as the ranks of *x* on this host have it.
+std::optional<std::string> visible_devices_of(const run_request& x);
+
+/// What the ranks of *x* on this host have of it, if no other run has any.
+inline host_resources resources_for(const run_request& x) {
+  return local_resources(visible_devices_of(x));
+}
 
 /// Whether ranks are threads of this process.
 inline bool runs_here(const scaling_config& x) {

@@ -66,17 +66,6 @@ expected<group_plan> plan_of(const run_request& request,
   return plan;
 }
 
-/// CUDA_VISIBLE_DEVICES as the ranks of *x* on this host have it.
-std::optional<std::string> visible_devices_of(const run_request& x) {
-  constexpr auto name = "CUDA_VISIBLE_DEVICES";
-  if (runs_here(x.scaling))
-    return own_visible_devices();
-  if (auto own = x.run.worker_env.find(name); own != x.run.worker_env.end())
-    return own->second;
-  auto inherited = x.inherited->find(name);
-  return inherited ? std::optional<std::string>{*inherited} : std::nullopt;
-}
-
 /// The GPUs that the ranks of *x* on this host need, and the cores that they
 /// claim: those of a run with other hosts have all, as they have there.
 resource_ledger::demand demand_of(const run_request& x) {

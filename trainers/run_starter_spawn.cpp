@@ -139,6 +139,7 @@ host_roster run_starter::make_roster() {
     limits.per_host = request_.scaling.workers_per_host;
   }
   auto own = own_agent_facts();
+  own.gpus = static_cast<int>(resources_for(request_).gpus);
   own.address = std::move(own_address_);
   auto& address = run_->door->address();
   if (request_.hosts)

@@ -33,8 +33,9 @@ int count_cards() {
 
 } // namespace
 
-host_resources local_resources() {
-  auto gpus = gpus_shown_with(own_visible_devices()).size();
+host_resources
+local_resources(const std::optional<std::string>& visible_devices) {
+  auto gpus = gpus_shown_with(visible_devices).size();
   return {static_cast<double>(own_cores().count), static_cast<double>(gpus)};
 }
 

@@ -104,11 +104,13 @@ struct host_resources {
   double gpus = 0;
 };
 
-/// Counts the cores this process may run on and the GPUs that CUDA shows it.
-host_resources local_resources();
-
 /// CUDA_VISIBLE_DEVICES of this process.
 std::optional<std::string> own_visible_devices();
+
+/// Counts the cores this process may run on and the GPUs that CUDA shows with
+/// *visible_devices*.
+host_resources local_resources(
+  const std::optional<std::string>& visible_devices = own_visible_devices());
 
 /// The GPUs of this host that CUDA shows to a process whose
 /// CUDA_VISIBLE_DEVICES is *variable*: see `visible_gpus`.

@@ -38,9 +38,11 @@ int ranks_of_trial(const scaling_config& x) {
                                                  : world_size_of(x);
 }
 
-/// How many trials of *x* fit onto this host at once, but no more than *limit*.
-int concurrency(const scaling_config& x, const std::optional<int>& limit) {
-  auto host = local_resources();
+/// How many trials of *request* fit onto this host at once, but no more than
+/// *limit*.
+int concurrency(const run_request& request, const std::optional<int>& limit) {
+  auto host = resources_for(request);
+  auto& x = request.scaling;
   auto ranks = ranks_of_trial(x);
   auto each = x.resources_per_worker.cpus.value_or(1) * ranks;
   auto most = each > 0 ? std::floor(host.cpus / each) : host.cpus;
@@ -199,7 +201,7 @@ expected<void> sweep_plan::check() {
 }
 
 int sweep_plan::at_once() const {
-  return concurrency(request_.scaling, options_.max_concurrent);
+  return concurrency(request_, options_.max_concurrent);
 }
 
 expected<train_loop> sweep_plan::loop_for(const trial& x) const {

@@ -71,6 +71,14 @@ int run_on_gpus(const fs::path& storage) {
   fs::ofstream out{storage / "gpus"};
   for (auto run : {&first, &second, &third})
     out << to_string(resource_of(*run, "gpu")) << ' ';
+  train_options options{.scaling = scaling};
+  options.run.storage_path = storage;
+  options.run.worker_env = {{"CUDA_VISIBLE_DEVICES", "2"}};
+  auto shown_one =
+    data_parallel_trainer{report_resources, fault_plan{}, options}.start(
+      system);
+  fs::ofstream{storage / "refusal"}
+    << (shown_one ? "none" : shown_one.error().message);
   return 0;
 }
 
@@ -90,6 +98,9 @@ TEST_F(run_test, runs_side_by_side_share_gpus_only_if_there_are_too_few) {
   EXPECT_EQ(bytes_of(storage_ / "gpus"), "0 2 0 ");
   using testing::HasSubstr;
   using testing::Not;
+  EXPECT_THAT(bytes_of(storage_ / "refusal"),
+              HasSubstr("2 workers ask for 2 gpus, this host has 1"))
+    << "worker_env shows one";
   EXPECT_THAT(journal_of_run(storage_.path(), "second"),
               Not(HasSubstr("shares")));
   EXPECT_THAT(journal_of_run(storage_.path(), "third"),

@@ -83,7 +83,8 @@ resource_ledger::demand demand_of(const run_request& x) {
     auto own = own_cores();
     own.numbers.resize(static_cast<std::size_t>(own.count));
     result.cores = std::move(own.numbers);
-    result.core_count = static_cast<std::size_t>(std::floor(each.cpus * ranks));
+    result.core_count =
+      static_cast<std::size_t>(std::max(std::floor(each.cpus * ranks), 1.0));
   }
   return result;
 }

@@ -129,6 +129,17 @@ TEST_F(run_test, runs_side_by_side_have_the_cores_that_they_claim) {
               testing::Not(testing::HasSubstr("shares")));
 }
 
+TEST_F(run_test, a_run_that_claims_a_part_of_a_core_has_one) {
+  auto own = own_cores();
+  if (own.count < 2 || own.are_shared())
+    GTEST_SKIP() << "a run that claims nothing has one, too";
+  own_system system;
+  scaling_config scaling{.num_workers = 1};
+  scaling.resources_per_worker.cpus = 0.5;
+  auto half = begin_run(system, storage_.path(), "half", scaling);
+  EXPECT_EQ(resource_of(half, "cores"), metric_value{1});
+}
+
 TEST_F(run_test, a_run_says_how_many_of_its_cores_others_have) {
   auto cores = own_cores().count;
   own_system system;

@@ -106,8 +106,13 @@ TEST(replicas_test, two_elements_in_each_others_place_are_a_difference) {
     // Two rows and a part, all different.
     auto x = torch::arange(-1025, 1025, torch::kFloat).to(type);
     EXPECT_EQ(print(x), print(x.clone()));
-    for (auto [i, j] : std::vector<std::pair<int, int>>{
-           {0, 2}, {0, 1024}, {1, 1024}, {1030, 2049}, {2048, 2049}}) {
+    for (auto [i, j] :
+         std::vector<std::pair<int, int>>{{0, 2},
+                                          {0, 1024},
+                                          {1, 1024},
+                                          {1024, 1026}, // -1 and 1
+                                          {1030, 2049},
+                                          {2048, 2049}}) {
       auto y = x.clone();
       y[i] = x[j];
       y[j] = x[i];

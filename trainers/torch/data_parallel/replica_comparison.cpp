@@ -38,6 +38,10 @@ at::Tensor sum_by_place(const at::Tensor& x) {
   auto bits = x.is_complex() ? at::view_as_real(x) : x;
   auto type = integers[std::countr_zero(bits.dtype().itemsize())];
   auto flat = bits.view(type).flatten();
+  // The sign of a double is the highest bit, which alone would be lost: weights
+  // of two elements differ by an even number.
+  if (type == at::kLong)
+    flat = flat + at::bitwise_right_shift(flat, 32);
   // In rows and columns, so that only their sums need memory; what fills no row
   // is a row, too.
   constexpr std::int64_t width = 1024;

@@ -138,9 +138,8 @@ std::optional<at::Device> common_device(const Groups& groups) {
   return result;
 }
 
-/// The state is read to the device of the parameters: rank 0 saved it on its
-/// own.
-
+/// An optimizer. Its state is read to the device of its parameters: rank 0
+/// saved it on its own.
 template <class T>
   requires(archived<T> && !holds_module<T>())
 struct object_format<T> {

@@ -118,6 +118,12 @@ host_checked check_host(const host_accepted& x, std::uint64_t incarnation,
 
 // -- what it asks the driver
 
+tl::unexpected<error> left_early() {
+  return failure(ec::stopped, "it was to end before it had a place");
+}
+
+} // namespace
+
 /// An answer that an actor gets and a thread waits for.
 template <class Answer>
 class coming_answer {
@@ -143,12 +149,6 @@ private:
   std::optional<expected<Answer>> answer_;
   wake_event came_;
 };
-
-tl::unexpected<error> left_early() {
-  return failure(ec::stopped, "it was to end before it had a place");
-}
-
-} // namespace
 
 run_membership::run_membership(spawner_connection* spawner,
                                std::uint64_t launch, note_function note,

@@ -166,8 +166,9 @@ TEST_P(collectives_test, gather_and_broadcast_tensors) {
 TEST_P(collectives_test, gather_rows_of_one_shape) {
   auto x = torch_trainer{gather_unequal_rows, options()}.fit();
   ASSERT_EQ(x.error.has_value(), GetParam() > 1);
-  if (x.error)
+  if (x.error) {
     EXPECT_THAT(x.error->message, HasSubstr("has rows of another shape"));
+  }
 }
 
 TEST_P(collectives_test, gather_for_metrics_has_each_sample_once) {

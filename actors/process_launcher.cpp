@@ -70,7 +70,7 @@ void process_launcher::prepare(start_ranks& x) {
   }
   auto own = own_cores();
   cpus_ = plan_cpus(args_.cores.empty() ? own : own.part(args_.cores),
-                    static_cast<int>(x.ranks.size()));
+                    static_cast<int>(x.ranks.size()), args_.runs_at_once);
   for (auto& facts : x.ranks)
     facts.cores = cpus_.cores[local(facts.rank)];
 }

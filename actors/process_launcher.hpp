@@ -42,6 +42,8 @@ struct process_launcher_args {
   std::vector<int> cores;
   /// What ranks have from the program; never null.
   std::shared_ptr<const inheritance> inherited;
+  /// How many such runs of this process use these cores at once.
+  int runs_at_once = 1;
 };
 
 /// Starts ranks as processes of this host.

@@ -29,6 +29,9 @@ struct run_request {
   /// What its ranks have from the program; nullptr: what that has when the run
   /// starts.
   std::shared_ptr<const inheritance> inherited;
+  /// How many such runs, this one included, have the cores of this host
+  /// together.
+  int runs_at_once = 1;
 };
 
 /// Finds the hosts on which the run's agents are launched: those of the config,

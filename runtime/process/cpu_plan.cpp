@@ -4,15 +4,16 @@
 
 namespace troupe::internal {
 
-cpu_plan plan_cpus(usable_cores available, int ranks) {
+cpu_plan plan_cpus(usable_cores available, int ranks, int runs) {
   cpu_plan plan;
   auto n = std::max(ranks, 1);
   plan.cores.resize(static_cast<std::size_t>(n));
-  plan.oversubscribed = available.count < n;
+  auto threads = available.count / n / std::max(runs, 1);
+  plan.oversubscribed = threads < 1;
   if (plan.oversubscribed)
     return plan;
-  plan.threads_per_rank = available.count / n;
-  if (available.are_shared())
+  plan.threads_per_rank = threads;
+  if (runs > 1 || available.are_shared())
     return plan;
   std::ranges::sort(available.numbers);
   auto next = available.numbers.begin();

@@ -12,10 +12,10 @@ namespace troupe::internal {
 /// How the ranks of one host share its cores.
 struct cpu_plan {
   /// The cores of each local rank; empty lists if there are fewer cores than
-  /// ranks, or if other containers use the same cores.
+  /// ranks, or if other runs or containers use the same cores.
   std::vector<std::vector<int>> cores;
 
-  /// OpenMP threads of a rank: cores / ranks, at least 1.
+  /// OpenMP threads of a rank: its part of the cores, at least 1.
   int threads_per_rank = 1;
 
   /// More ranks than cores: waiting threads must not spin.
@@ -23,8 +23,10 @@ struct cpu_plan {
 };
 
 /// Divides *available* among *ranks* >= 1 ranks in contiguous pieces whose
-/// sizes differ by at most one.
-cpu_plan plan_cpus(usable_cores available, int ranks);
+/// sizes differ by at most one. As many as *runs* such runs use these cores at
+/// once: with more than one, a rank has a number of cores, but none in
+/// particular.
+cpu_plan plan_cpus(usable_cores available, int ranks, int runs = 1);
 
 /// The OpenMP variables a rank gets under *plan*. Variables for which *is_set*
 /// returns true are the user's and are not changed.

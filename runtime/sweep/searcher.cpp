@@ -1,6 +1,7 @@
 #include "troupe/runtime/sweep/searcher.hpp"
 
 #include <cmath>
+#include <limits>
 #include <random>
 #include <vector>
 
@@ -62,6 +63,18 @@ public:
     }
     if (index > 0)
       return std::nullopt;
+    return result;
+  }
+
+  std::optional<std::size_t> count(const search_space& space) const override {
+    std::size_t result = 1;
+    for (auto& param : space) {
+      auto values = grid_values(param.range, steps_).size();
+      if (values > 0
+          && result > std::numeric_limits<std::size_t>::max() / values)
+        return std::nullopt;
+      result *= values;
+    }
     return result;
   }
 

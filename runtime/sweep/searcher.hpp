@@ -41,6 +41,12 @@ public:
   /// Whether `ask` returns nothing after some number of trials. If not,
   /// `sweep_options::trials` must be set.
   virtual bool is_finite() const { return true; }
+
+  /// The number of trials after which `ask` returns nothing, if it is known: if
+  /// the host has cores for more, each trial gets more of them.
+  virtual std::optional<std::size_t> count(const search_space&) const {
+    return std::nullopt;
+  }
 };
 
 /// Every combination of the values of the params; the last param changes first.

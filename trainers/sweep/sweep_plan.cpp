@@ -204,15 +204,26 @@ int sweep_plan::at_once() const {
   return concurrency(request_, options_.max_concurrent);
 }
 
+std::optional<std::size_t> sweep_plan::trials() const {
+  auto chosen = searcher_->count(space_);
+  if (!options_.trials)
+    return chosen;
+  auto wanted = static_cast<std::size_t>(*options_.trials);
+  return std::min(wanted, chosen.value_or(wanted));
+}
+
 expected<train_loop> sweep_plan::loop_for(const trial& x) const {
   return request_.loop.changed(texts_of(x.params), true);
 }
 
 expected<run_request> sweep_plan::request_for(const trial& x, train_loop loop,
-                                              const fs::path& path) const {
+                                              const fs::path& path,
+                                              int at_once) const {
   auto result = request_;
   result.loop = std::move(loop);
   result.inherited = inherited_;
+  if (claim_of(request_.scaling).cpus <= 0)
+    result.runs_at_once = at_once;
   auto& run = result.run;
   for (auto& tracker : run.trackers)
     if (auto mine = tracker->another())

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <memory>
+#include <optional>
 
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/fs.hpp"
@@ -26,14 +28,19 @@ public:
   /// Most trials under way.
   int at_once() const;
 
+  /// How many trials there are, if that is known. An earlier start may have
+  /// begun more.
+  std::optional<std::size_t> trials() const;
+
   /// The loop with the params of *x*; refuses those that do not fit, as its
   /// config says.
   expected<train_loop> loop_for(const trial& x) const;
 
-  /// The run of *x* with *loop*, in the sweep's folder *path*. Calls the user's
-  /// `prepare`.
+  /// The run of *x* with *loop*, in the sweep's folder *path*, which divides
+  /// the cores with the others of *at_once* trials unless it claims some. Calls
+  /// the user's `prepare`.
   expected<run_request> request_for(const trial& x, train_loop loop,
-                                    const fs::path& path) const;
+                                    const fs::path& path, int at_once) const;
 
   fs::path storage_path() const;
   sweep_description description() const;

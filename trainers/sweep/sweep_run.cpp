@@ -210,10 +210,19 @@ expected<bool> sweep_run::begin_or_refuse(trial x) {
     TROUPE_TRY_VOID(note_end(std::move(x)));
     return true;
   }
-  TROUPE_TRY(auto request,
-             plan_.request_for(x, std::move(*loop), store_->path()));
+  TROUPE_TRY(auto request, plan_.request_for(x, std::move(*loop),
+                                             store_->path(), with_next()));
   TROUPE_TRY_VOID(begin(std::move(x), std::move(request)));
   return true;
+}
+
+int sweep_run::with_next() const {
+  auto result = at_once_;
+  if (auto all = plan_.trials()) {
+    auto left = std::max(*all, outcome_.trials.size()) - ledger_->ended();
+    result = std::min(result, left);
+  }
+  return static_cast<int>(result);
 }
 
 expected<bool> sweep_run::resume(trial x) {

@@ -65,6 +65,9 @@ private:
   interrupt asked() const;
   error why_asked() const;
   void note_end_of_start() noexcept;
+  /// Most trials at once while the next one runs: fewer than there may be if
+  /// no more are left.
+  int with_next() const;
   expected<void> begin_trials();
   expected<bool> begin_next();
   expected<bool> resume(trial x);

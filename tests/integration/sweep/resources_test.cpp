@@ -1,6 +1,9 @@
 // What trials side by side have of the host.
 
 #include <cstdio>
+#include <cstdlib>
+#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -11,6 +14,7 @@
 
 #include "tests/integration/run/victim.hpp"
 #include "tests/integration/sweep/sweep_fixture.hpp"
+#include "tests/support/environment_guard.hpp"
 #include "tests/support/pretended_gpus.hpp"
 #include "troupe/runtime/process/usable_cores.hpp"
 #include "troupe/trainers/sweep/sweep_plan.hpp"
@@ -52,6 +56,17 @@ void train_on_cores(train_context& context, const settings& cfg) {
   for (auto core : own_cores().numbers)
     out << core << ' ';
   out.close();
+  wait_for(notes,
+           [&] { return fs::exists(notes / "1") && fs::exists(notes / "2"); });
+  context.report({{"loss", 1.0}});
+}
+
+/// Two trials that wait for each other, and note how many threads they are to
+/// use.
+void train_with_threads(train_context& context, const settings& cfg) {
+  fs::path notes{cfg.go};
+  auto threads = std::getenv("OMP_NUM_THREADS");
+  write_bytes(notes / std::to_string(cfg.width), threads ? threads : "unset");
   wait_for(notes,
            [&] { return fs::exists(notes / "1") && fs::exists(notes / "2"); });
   context.report({{"loss", 1.0}});
@@ -132,6 +147,33 @@ TEST_F(sweep_test, trials_side_by_side_have_the_cores_that_they_claim) {
                                             std::to_string(cores[1]) + ' '));
 }
 
+TEST_F(sweep_test, trials_side_by_side_divide_the_threads_of_the_host) {
+  auto cores = own_cores().count;
+  if (cores < 2)
+    GTEST_SKIP() << "this host has one core";
+  environment_guard own{{{"OMP_NUM_THREADS", "1"}}};
+  ::unsetenv("OMP_NUM_THREADS");
+  auto notes = storage_ / "notes";
+  fs::create_directory(notes);
+  settings cfg;
+  cfg.go = notes.string();
+  auto start = [&](int last, const std::optional<int>& max_concurrent) {
+    fs::remove_all(path());
+    auto x = sweep{data_parallel_trainer{train_with_threads, cfg, run()},
+                   widths(last),
+                   {.metric = "loss",
+                    .searcher = grid_search(),
+                    .max_concurrent = max_concurrent}}
+               .fit();
+    EXPECT_EQ(message_of(x), "");
+  };
+  start(2, std::nullopt);
+  EXPECT_EQ(bytes_of(notes / "1"), std::to_string(cores / 2));
+  EXPECT_EQ(bytes_of(notes / "2"), std::to_string(cores / 2));
+  start(1, 1);
+  EXPECT_EQ(bytes_of(notes / "1"), std::to_string(cores)) << "it is alone";
+}
+
 TEST_F(sweep_test, trials_at_once_have_cores_for_all_their_ranks) {
   auto cores = own_cores().count;
   if (cores < 2)
@@ -145,6 +187,12 @@ TEST_F(sweep_test, trials_at_once_have_cores_for_all_their_ranks) {
   };
   EXPECT_EQ(at_once({.workers_per_host = 1}), cores);
   EXPECT_EQ(at_once({.workers_per_host = cores}), 1);
+  options.searcher = grid_search();
+  space = widths(3);
+  run_request request;
+  EXPECT_EQ((sweep_plan{request, space, options}.trials()), 3u);
+  options.trials = 2;
+  EXPECT_EQ((sweep_plan{request, space, options}.trials()), 2u);
 }
 
 TEST_F(sweep_test, refuses_ranks_of_a_host_that_claim_too_many_cores) {

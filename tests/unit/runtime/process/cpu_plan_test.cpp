@@ -71,6 +71,16 @@ TEST(cpu_plan_test, pins_no_rank_under_a_quota_below_the_cores) {
   EXPECT_TRUE(plan_cpus({{0, 1, 2, 3}, 1}, 2).oversubscribed);
 }
 
+TEST(cpu_plan_test, divides_cores_among_runs_at_once_and_pins_no_rank) {
+  auto plan = plan_cpus(cores({0, 1, 2, 3, 4, 5, 6, 7}), 2, 2);
+  EXPECT_THAT(plan.cores, ElementsAre(IsEmpty(), IsEmpty()));
+  EXPECT_EQ(plan.threads_per_rank, 2);
+  EXPECT_FALSE(plan.oversubscribed);
+  plan = plan_cpus(cores({0, 1, 2, 3}), 2, 3);
+  EXPECT_EQ(plan.threads_per_rank, 1);
+  EXPECT_TRUE(plan.oversubscribed) << "6 ranks on 4 cores";
+}
+
 TEST(cpu_plan_test, a_part_of_shared_cores_is_only_a_number) {
   usable_cores own{{0, 1, 2, 3}, 4};
   auto part = own.part({2, 3});

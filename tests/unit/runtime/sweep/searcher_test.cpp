@@ -23,6 +23,9 @@ TEST(searcher_test, a_grid_has_each_combination_once) {
   EXPECT_THAT(all, testing::ElementsAre("a=1 b=1", "a=1 b=2", "a=1 b=3",
                                         "a=2 b=1", "a=2 b=2", "a=2 b=3"));
   EXPECT_TRUE(search->is_finite());
+  EXPECT_EQ(search->count(grid), 6u);
+  search_space wide(64, {"a", choice({1, 2})});
+  EXPECT_FALSE(search->count(wide)) << "more than can be counted";
   EXPECT_TRUE(search->validate({}));
   EXPECT_FALSE(grid_search(0)->validate({}));
 }

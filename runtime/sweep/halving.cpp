@@ -41,8 +41,8 @@ halving::judge(std::size_t trial, std::uint64_t reports, double value) {
   while (reports >= reports_of(next + 1)
          && reports_of(next + 1) > reports_of(next))
     ++next;
-  entry x{trial, next, value, true};
-  restore(x);
+  entry x{trial, next, value, true, reports_of(next)};
+  add(x);
   auto& values = rungs_[x.rung];
   auto better = std::ranges::count_if(
     values, [&](double other) { return is_better(other, value, order_); });
@@ -52,7 +52,22 @@ halving::judge(std::size_t trial, std::uint64_t reports, double value) {
   return x;
 }
 
-void halving::restore(const entry& x) {
+std::optional<halving::entry> halving::restore(entry x) {
+  if (x.reports > 0) {
+    x.rung = 0;
+    while (reports_of(x.rung) < x.reports)
+      ++x.rung;
+    if (reports_of(x.rung) != x.reports) {
+      auto& next = next_[x.trial];
+      next = std::max(next, x.rung);
+      return std::nullopt;
+    }
+  }
+  add(x);
+  return x;
+}
+
+void halving::add(const entry& x) {
   if (rungs_.size() <= x.rung)
     rungs_.resize(x.rung + 1);
   rungs_[x.rung].push_back(x.value);

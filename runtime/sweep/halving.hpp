@@ -44,6 +44,7 @@ public:
     std::size_t rung = 0;
     double value = 0;
     bool continues = true;
+    std::uint64_t reports = 0; ///< Of the rung; 0: an older version's entry.
 
     bool operator==(const entry&) const = default;
   };
@@ -56,8 +57,10 @@ public:
   std::optional<entry> judge(std::size_t trial, std::uint64_t reports,
                              double value);
 
-  /// What `judge` has returned to an earlier driver.
-  void restore(const entry& x);
+  /// Takes what `judge` has returned to an earlier driver, and returns it with
+  /// the rung that it has now. Nothing: the options were others, and there is
+  /// no such rung any more. Then only SH-2 follows from it.
+  std::optional<entry> restore(entry x);
 
   /// Reports of rung *rung*.
   std::uint64_t reports_of(std::size_t rung) const;
@@ -66,6 +69,8 @@ public:
   std::string reason_of(const entry& x) const;
 
 private:
+  void add(const entry& x);
+
   halving_options options_;
   score_order order_;
   std::vector<std::vector<double>> rungs_;  // values, in order of arrival

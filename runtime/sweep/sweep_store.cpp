@@ -120,6 +120,7 @@ void fields_of(Fields& f, comparison_line& x) {
   auto& y = x.content.content;
   f("event", x.kind)("metric", x.content.metric)("trial", y.trial);
   f("rung", y.rung)("value", y.value)("continues", y.continues);
+  f.added("reports", y.reports);
 }
 
 } // namespace json

@@ -2,17 +2,21 @@
 
 namespace troupe::internal {
 
-void trial_judge::restore(const std::vector<trial_comparison>& all) {
+std::size_t trial_judge::restore(const std::vector<trial_comparison>& all) {
   std::lock_guard guard{mutex_};
+  std::size_t others = 0;
   if (!rungs_)
-    return;
+    return others;
   for (auto& x : all) {
     if (x.metric != metric_)
       continue;
-    rungs_->restore(x.content);
-    if (!x.content.continues)
-      ended_[x.content.trial] = rungs_->reason_of(x.content);
+    auto entry = rungs_->restore(x.content);
+    if (!entry)
+      ++others;
+    else if (!entry->continues)
+      ended_[entry->trial] = rungs_->reason_of(*entry);
   }
+  return others;
 }
 
 std::optional<std::string> trial_judge::judge(std::size_t index,

@@ -25,8 +25,9 @@ public:
     : metric_(std::move(metric)), rungs_(std::move(rungs)), store_(&store) {}
 
   /// Takes the comparisons of earlier starts. A driver that was killed may not
-  /// have ended a trial that one of them ends: its next report does.
-  void restore(const std::vector<trial_comparison>& all);
+  /// have ended a trial that one of them ends: its next report does. Returns
+  /// how many do not count, because halving has other options now.
+  std::size_t restore(const std::vector<trial_comparison>& all);
 
   /// Why the trial *index* has trained enough after the report *x*; nothing: it
   /// continues.

@@ -51,7 +51,11 @@ expected<void> sweep_run::open() {
     rungs.emplace(*options.halving, options.order);
   judge_ =
     std::make_shared<trial_judge>(options.metric, std::move(rungs), *store_);
-  judge_->restore(store_->history().comparisons);
+  if (auto others = judge_->restore(store_->history().comparisons); others > 0)
+    console_.note(concat(store_->path().string(),
+                         ": halving has other options than before; ",
+                         counted(others, "comparison"),
+                         others == 1 ? " does" : " do", " not count"));
   ledger_.emplace(outcome_.trials, *store_, plan_.chooser(), plan_.rules());
   TROUPE_TRY_VOID(ledger_->restore());
   if (auto& damaged = store_->history().damaged; !damaged.empty())

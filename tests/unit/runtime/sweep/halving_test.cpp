@@ -36,15 +36,30 @@ TEST(halving_test, more_is_better_if_the_order_says_so) {
 TEST(halving_test, a_trial_is_compared_once_at_each_rung) { // SH-2
   halving x{{.min_reports = 2, .reduction = 3}, score_order::min};
   EXPECT_FALSE(x.judge(0, 1, 9));
-  EXPECT_EQ(x.judge(0, 2, 9), (halving::entry{0, 0, 9, true}));
+  EXPECT_EQ(x.judge(0, 2, 9), (halving::entry{0, 0, 9, true, 2}));
   EXPECT_FALSE(x.judge(0, 2, 9));
   EXPECT_FALSE(x.judge(0, 5, 9));
-  EXPECT_EQ(x.judge(0, 6, 8), (halving::entry{0, 1, 8, true}));
+  EXPECT_EQ(x.judge(0, 6, 8), (halving::entry{0, 1, 8, true, 6}));
   EXPECT_EQ(x.judge(0, 100, 7)->rung, 3u) << "reports that no one judged";
   halving next{{.min_reports = 2, .reduction = 3}, score_order::min};
-  next.restore({0, 0, 9, true});
+  EXPECT_TRUE(next.restore({0, 0, 9, true, 2}));
   EXPECT_FALSE(next.judge(0, 2, 9));
   EXPECT_FALSE(continues(next, 1, 2, 10));
+}
+
+TEST(halving_test, compares_after_equal_reports_if_its_options_have_changed) {
+  halving x{{.min_reports = 3, .reduction = 3}, score_order::min};
+  EXPECT_FALSE(x.restore({0, 0, 1, true, 1})) << "there is no such rung";
+  EXPECT_EQ(x.restore({0, 1, 5, true, 3}), (halving::entry{0, 0, 5, true, 3}));
+  EXPECT_FALSE(x.restore({1, 0, 1, true, 4}));
+  EXPECT_FALSE(x.judge(1, 4, 1))
+    << "it has been compared after as many"; // SH-2
+  EXPECT_TRUE(x.judge(1, 9, 1));
+  EXPECT_FALSE(continues(x, 2, 3, 6)) << "5 is better";
+  EXPECT_TRUE(continues(x, 3, 3, 4));
+  halving older{{.min_reports = 2}, score_order::min};
+  EXPECT_TRUE(older.restore({0, 0, 9, true})) << "without its reports";
+  EXPECT_FALSE(continues(older, 1, 2, 10));
 }
 
 TEST(halving_test, a_nan_is_worse_than_any_number) { // SH-3

@@ -70,7 +70,7 @@ TEST_F(sweep_store_test, returns_what_an_earlier_start_has_stored) {
     EXPECT_EQ(id.size(), 32u);
     for (std::size_t i = 0; i < 3; ++i)
       ASSERT_TRUE(first->begin(trial_of(i)));
-    ASSERT_TRUE(first->compare({"loss", {1, 0, 0.5, false}}));
+    ASSERT_TRUE(first->compare({"loss", {1, 0, 0.5, false, 7}}));
     ASSERT_TRUE(first->end(ended(trial_of(2))));
     ASSERT_TRUE(first->end(ended(trial_of(0))));
   }
@@ -82,7 +82,7 @@ TEST_F(sweep_store_test, returns_what_an_earlier_start_has_stored) {
   EXPECT_THAT(x.ends, testing::ElementsAre(2, 0));
   ASSERT_EQ(x.comparisons.size(), 1u);
   EXPECT_EQ(x.comparisons[0].metric, "loss");
-  EXPECT_EQ(x.comparisons[0].content, (halving::entry{1, 0, 0.5, false}));
+  EXPECT_EQ(x.comparisons[0].content, (halving::entry{1, 0, 0.5, false, 7}));
 }
 
 TEST_F(sweep_store_test, shows_a_reader_the_sweep_while_a_driver_has_it) {

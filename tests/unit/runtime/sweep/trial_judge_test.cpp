@@ -59,4 +59,20 @@ TEST_F(trial_judge_test, ends_a_trial_that_an_earlier_driver_was_to_end) {
   EXPECT_FALSE(other.judge(1, report_of(5, 0)));
 }
 
+TEST_F(trial_judge_test, forgets_comparisons_after_other_numbers_of_reports) {
+  {
+    auto store = open();
+    trial_judge first{"loss", halves(), *store};
+    EXPECT_FALSE(first.judge(0, report_of(0, 1)));
+    EXPECT_TRUE(first.judge(1, report_of(0, 2)));
+  }
+  auto store = open();
+  trial_judge next{
+    "loss", halving{{.min_reports = 5, .reduction = 2}, score_order::min},
+    *store};
+  EXPECT_EQ(next.restore(store->history().comparisons), 2u);
+  EXPECT_FALSE(next.judge(2, report_of(4, 3))) << "it is the first there";
+  EXPECT_TRUE(next.judge(3, report_of(4, 4)));
+}
+
 } // namespace troupe::internal::test

@@ -76,10 +76,10 @@ void halving::add(const entry& x) {
 }
 
 std::string halving::reason_of(const entry& x) const {
-  return concat("after ", counted(reports_of(x.rung), "report"), ", ",
-                to_string(metric_value{x.value}),
+  return concat(to_string(metric_value{x.value}),
                 " is not among the best 1 in ", options_.reduction, " of ",
-                rungs_[x.rung].size(), " trials");
+                rungs_[x.rung].size(), " trials that have made ",
+                counted(reports_of(x.rung), "report"));
 }
 
 } // namespace troupe::internal

@@ -16,16 +16,28 @@ struct config {
   double momentum = 0;
   ::schedule schedule = ::schedule::constant;
   int epochs = 27;
-  int trials = 12; // of the sweep
+
+  TROUPE_FIELDS(lr, momentum, schedule, epochs)
+
+  void validate() const {
+    if (epochs < 1 || !(lr > 0 && std::isfinite(lr))
+        || !(momentum >= 0 && momentum < 1))
+      throw std::invalid_argument{
+        "epochs is at least 1, lr is a finite number above 0, and momentum is "
+        "0 to 1, without 1"};
+  }
+};
+
+/// What the program takes: trials do not depend on how many there are.
+struct arguments : config {
+  int trials = 12;
 
   TROUPE_FIELDS(lr, momentum, schedule, epochs, trials)
 
   void validate() const {
-    if (epochs < 1 || trials < 1 || !(lr > 0 && std::isfinite(lr))
-        || !(momentum >= 0 && momentum < 1))
-      throw std::invalid_argument{
-        "epochs and trials are at least 1, lr is a finite number above 0, and "
-        "momentum is 0 to 1, without 1"};
+    config::validate();
+    if (trials < 1)
+      throw std::invalid_argument{"trials is at least 1"};
   }
 };
 
@@ -70,10 +82,11 @@ int main(int argc, char** argv) {
                             .run = {.name = "line_search",
                                     .storage_path = "runs",
                                     .checkpoint = {.num_to_keep = 1}}};
-  auto cfg = troupe::parse_config<config>(
+  auto given = troupe::parse_config<arguments>(
     argc, argv, run,
     {.about = "Searches for the config that fits a line best.",
      .for_sweep = true});
+  const config& cfg = given;
   auto outcome =
     troupe::sweep{
       troupe::data_parallel_trainer{fit_line, cfg, run},
@@ -81,7 +94,7 @@ int main(int argc, char** argv) {
        {"momentum", troupe::uniform(0, 0.95)},
        {"schedule", troupe::choice({"constant", "linear"})}},
       {.metric = "loss",
-       .trials = cfg.trials,
+       .trials = given.trials,
        .searcher = troupe::sobol_search(),
        .halving = troupe::halving_options{.min_reports = 3, .reduction = 3}}}
       .fit();

@@ -205,6 +205,9 @@ class Sweep(ExampleTest):
         self.assertEqual(again, out)
         self.assertNotIn("begins", err)
         self.assertEqual({x: x.read_bytes() for x in journals}, journals)
+        out, err = self.run_example("--trials", 7)
+        self.assertTrue(out.startswith("best of 7 trials: "), out)
+        self.assertNotIn("another config", err)
 
     def test_resumes_a_trial_as_if_it_had_not_been_interrupted(self):
         def losses(storage, **options):

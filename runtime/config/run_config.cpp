@@ -158,9 +158,10 @@ expected<void> validate(const run_config& x) {
   return validate(x.checkpoint);
 }
 
-std::string generated_name() {
+std::string generated_name(std::string_view kind) {
   auto now = std::chrono::system_clock::now();
-  return concat("troupe_run-", local_text(now, "%Y%m%d-%H%M%S"), '-', getpid());
+  return concat("troupe_", kind, '-', local_text(now, "%Y%m%d-%H%M%S"), '-',
+                getpid());
 }
 
 run_config resolve(run_config x) {

@@ -173,9 +173,9 @@ namespace internal {
 /// `validate(checkpoint_config)` refuses.
 expected<void> validate(const run_config& x);
 
-/// The name of a run without one; the storage adds a number if it is
-/// taken.
-std::string generated_name();
+/// The name of a *kind*, "run" or "sweep", without one; the storage adds a
+/// number if it is taken.
+std::string generated_name(std::string_view kind);
 
 /// *x*, which is valid, completed with values that depend on where and when the
 /// run begins: an absolute storage path, the sender's grace.

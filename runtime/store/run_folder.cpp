@@ -112,6 +112,18 @@ expected<void> make_storage(const fs::path& storage, mode_t mode) {
   return make_folders(storage, mode);
 }
 
+// The same second, or one that repeats because the clock was set back.
+expected<fs::path> make_new_folder(const fs::path& storage,
+                                   const std::string& name) {
+  for (int n = 1;; ++n) {
+    auto path = storage / (n == 1 ? name : concat(name, '-', n));
+    if (::mkdir(path.c_str(), 0700) == 0)
+      return sync_folder(storage).map([&] { return path; });
+    if (errno != EEXIST)
+      return tl::unexpected{storage_error("make folder", path, errno)};
+  }
+}
+
 expected<void> refuse_other_owner(const held_folder& folder) {
   struct stat found {};
   if (::fstat(folder.descriptor().get(), &found) != 0)
@@ -162,17 +174,9 @@ expected<std::unique_ptr<run_folder>>
 run_folder::open_new(const fs::path& storage_path) {
   TROUPE_TRY_VOID(make_storage(storage_path, storage_mode));
   TROUPE_TRY_VOID(sync_name_of(storage_path));
-  // The same second, or one that repeats because the clock was set back.
-  auto base = generated_name();
-  for (int n = 1;; ++n) {
-    auto path = storage_path / (n == 1 ? base : concat(base, '-', n));
-    if (::mkdir(path.c_str(), 0700) == 0)
-      return sync_folder(storage_path)
-        .and_then([&] { return held_folder::open(path); })
-        .and_then(take);
-    if (errno != EEXIST)
-      return tl::unexpected{storage_error("make folder", path, errno)};
-  }
+  return make_new_folder(storage_path, generated_name("run"))
+    .and_then([](const fs::path& path) { return held_folder::open(path); })
+    .and_then(take);
 }
 
 run_folder::~run_folder() {

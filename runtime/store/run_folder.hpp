@@ -45,6 +45,11 @@ expected<void> sync_name_of(const fs::path& storage);
 /// killed leaves at most the lowest one for `sync_name_of`.
 expected<void> make_storage(const fs::path& storage, mode_t mode);
 
+/// Makes a folder *name* in *storage*, with a number after it if that is taken.
+/// Its name is durable.
+expected<fs::path> make_new_folder(const fs::path& storage,
+                                   const std::string& name);
+
 /// Before anything of ours gets into it: `ec::storage` if *folder* belongs to
 /// another user, who could change what is in it.
 expected<void> refuse_other_owner(const held_folder& folder);

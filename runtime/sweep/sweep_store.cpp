@@ -279,6 +279,12 @@ remove_sweep_files(const held_folder& folder) {
 
 expected<std::unique_ptr<sweep_store>>
 sweep_store::open(const fs::path& storage_path, sweep_description description) {
+  if (description.name.empty()) {
+    TROUPE_TRY_VOID(make_storage(storage_path, 0700));
+    TROUPE_TRY(auto made,
+               make_new_folder(storage_path, generated_name("sweep")));
+    description.name = made.filename().string();
+  }
   auto path = storage_path / description.name;
   auto storage = path.parent_path();
   TROUPE_TRY_VOID(make_storage(storage, 0700));

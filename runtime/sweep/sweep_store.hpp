@@ -127,10 +127,11 @@ remove_sweep_files(const held_folder& folder);
 class sweep_store {
 public:
   /// Takes the sweep in *storage_path* that is called `description.name`, or
-  /// makes it. `ec::conflict` if the folder holds a run, another sweep or
-  /// something else where no sweep was, or if another process has the sweep;
-  /// the folder then stays as it is. `ec::corrupt` for a damaged file; a line
-  /// of the journal may be damaged if nothing follows from it.
+  /// makes it; without a name, a new one. `ec::conflict` if the folder holds a
+  /// run, another sweep or something else where no sweep was, or if another
+  /// process has the sweep; the folder then stays as it is. `ec::corrupt` for a
+  /// damaged file; a line of the journal may be damaged if nothing follows from
+  /// it.
   static expected<std::unique_ptr<sweep_store>>
   open(const fs::path& storage_path, sweep_description description);
 

@@ -51,7 +51,8 @@ struct sweep_options {
 /// Each trial is a run of its own, below the folder of the sweep, which has the
 /// storage path and the name of the trainer's `run_config`. A sweep that was
 /// interrupted is resumed by the same program: trials that have ended are not
-/// repeated, the others resume from their last checkpoints.
+/// repeated, the others resume from their last checkpoints. Without a name,
+/// each start is a new sweep.
 class sweep {
 public:
   /// The params of *space* are fields of the config that *trainer* was given,

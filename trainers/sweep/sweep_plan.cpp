@@ -256,7 +256,7 @@ fs::path sweep_plan::storage_path() const {
 
 sweep_description sweep_plan::description() const {
   sweep_description result;
-  result.name = request_.run.name.value_or("sweep");
+  result.name = request_.run.name.value_or("");
   result.space = space_text(space_);
   result.searcher = searcher_->name();
   return result;

@@ -43,6 +43,8 @@ public:
                                     const fs::path& path, int at_once) const;
 
   fs::path storage_path() const;
+  /// Whether the next start finds the sweep of this one.
+  bool has_name() const noexcept { return request_.run.name.has_value(); }
   sweep_description description() const;
   sweep_start start() const;
   sweep_rules rules() const;

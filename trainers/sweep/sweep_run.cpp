@@ -170,7 +170,12 @@ error sweep_run::why_asked() const {
                : concat("the sweep was ",
                         how == interrupt::stop ? "stopped" : "preempted",
                         " by ", signal_text(signals_->asking_signal()));
-  return {ec::stopped, why + "; start it again to resume it"};
+  return {ec::stopped,
+          why
+            + (plan_.has_name()
+                 ? "; start it again to resume it"
+                 : "; the next sweep with run.name = \""
+                     + store_->description().name + "\" resumes it")};
 }
 
 void sweep_run::request_end(interrupt how, std::string why) {

@@ -1,8 +1,13 @@
 // Sweeps whose trials are real runs.
 
 #include <algorithm>
+#include <csignal>
 #include <memory>
+#include <string>
+#include <utility>
 #include <vector>
+
+#include <unistd.h>
 
 #include <gmock/gmock.h>
 #include <troupe/trackers.hpp>
@@ -61,6 +66,35 @@ TEST_F(sweep_test, runs_each_combination_of_a_grid_as_a_run_of_its_own) {
   ASSERT_TRUE(best);
   EXPECT_EQ(best->name, "trial-0002");
   EXPECT_EQ(best->params.number("lr"), 0.25);
+}
+
+TEST_F(sweep_test, one_without_a_name_is_new_each_time) {
+  auto options = run();
+  options.run.name.reset();
+  auto start = [&](decltype(sweep_options::prepare) prepare) {
+    return sweep{data_parallel_trainer{train, settings{}, options},
+                 widths(1),
+                 {.metric = "loss",
+                  .searcher = grid_search(),
+                  .prepare = std::move(prepare)}}
+      .fit();
+  };
+  auto first = start({});
+  EXPECT_EQ(message_of(first), "");
+  EXPECT_EQ(first.path.parent_path(), storage_.path());
+  EXPECT_TRUE(fs::exists(first.path / "trial-0000" / "journal.jsonl"));
+  auto stopped =
+    start([](const trial&, run_config&) { ::kill(::getpid(), SIGINT); });
+  auto name = stopped.path.filename().string();
+  EXPECT_THAT(name, testing::StartsWith("troupe_sweep-"));
+  EXPECT_NE(name, first.path.filename().string());
+  EXPECT_EQ(message_of(stopped),
+            "the sweep was stopped by SIGINT; the next sweep with run.name = \""
+              + name + "\" resumes it");
+  options.run.name = name;
+  auto resumed = start({});
+  EXPECT_EQ(message_of(resumed), "");
+  EXPECT_EQ(resumed.path, stopped.path);
 }
 
 TEST_F(sweep_test, a_custom_searcher_gets_each_result) {

@@ -249,6 +249,13 @@ expected<bool> sweep_run::resume(trial x) {
     TROUPE_TRY_VOID(note_end(std::move(x)));
     return true;
   }
+  if (before && !before->checkpoint && plan_.options().halving) {
+    if (auto rows = before->metrics_history(); rows && !rows->empty())
+      console_.note(concat(x.name,
+                           " trains from the beginning, without a "
+                           "checkpoint; halving counts its ",
+                           counted(rows->size(), "earlier report"), ", too"));
+  }
   return begin_or_refuse(std::move(x));
 }
 

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <csignal>
 #include <map>
+#include <string>
 
 #include <fcntl.h>
 #include <sys/wait.h>
@@ -20,6 +21,23 @@
 namespace troupe::internal::test {
 
 using testing::HasSubstr;
+
+namespace {
+
+/// Saves nothing. Its first attempt has two reports, then it stops the process
+/// `go`.
+void train_without_checkpoints(train_context& context, const settings& cfg) {
+  for (int step = 0; step < 3; ++step) {
+    context.report({{"loss", 1.0 / (step + 1)}});
+    if (step == 1 && context.attempt() == 0) {
+      ::kill(std::stoi(cfg.go), SIGINT);
+      for (;;)
+        ::pause();
+    }
+  }
+}
+
+} // namespace
 
 TEST_F(sweep_test, repeats_no_trial_that_has_ended_and_can_be_extended) {
   auto options = sweep_options{
@@ -136,6 +154,30 @@ TEST_F(sweep_test, a_signal_ends_it_and_the_next_start_resumes_it) {
   ASSERT_FALSE(x.error) << x.error->message;
   EXPECT_EQ(x.trials.size(), 4u);
   EXPECT_EQ(x.trials.at(2).reports, 3u);
+}
+
+TEST_F(sweep_test, says_that_a_trial_without_a_checkpoint_has_more_reports) {
+  auto options = run();
+  options.run.quiet = false;
+  settings cfg;
+  cfg.go = std::to_string(::getpid());
+  auto start = [&] {
+    return sweep{data_parallel_trainer{train_without_checkpoints, cfg, options},
+                 widths(1),
+                 {.metric = "loss",
+                  .searcher = grid_search(),
+                  .halving = halving_options{.min_reports = 9}}}
+      .fit();
+  };
+  EXPECT_TRUE(start().stop_requested);
+  testing::internal::CaptureStderr();
+  auto x = start();
+  auto said = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(message_of(x), "");
+  EXPECT_EQ(x.trials.at(0).reports, 5u);
+  EXPECT_THAT(said, HasSubstr("trial-0000 trains from the beginning, without a "
+                              "checkpoint; halving counts its 2 earlier "
+                              "reports, too"));
 }
 
 // The trial was over before the signal, which is then about the rest.

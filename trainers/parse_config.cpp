@@ -174,7 +174,7 @@ void add_launch_fields(config_shape& shape, config_value& values,
     return more.parts.at(static_cast<std::size_t>(at));
   };
   shape_for("workers").initial =
-    option_text(workers) + ", with --gpu one for each GPU";
+    option_text(workers) + (launch.gpu ? "" : ", with --gpu one for each GPU");
   if (!launch.name)
     shape_for("name").initial = "a new one";
   if (launch.hosts.empty())
@@ -218,7 +218,8 @@ expected<void> assign_launch(scaling_config& out, const launch_fields& launch,
     out.min_hosts = out.max_hosts = 0;
   } else if (launch.workers_per_host) {
     out.workers_per_host = *launch.workers_per_host;
-  } else if (launch.gpu) {
+  } else if (launch.gpu && !out.use_gpu) {
+    // A program that uses GPUs itself says how many.
     TROUPE_TRY(out.workers_per_host, gpus());
     out.num_workers = out.workers_per_host;
   }

@@ -180,11 +180,11 @@ Config parse_config(int argc, char** argv, const parse_options& options = {}) {
 
 /// The same, and ten fields for *run*, the options of the trainer, whose values
 /// are the defaults: `--workers` (3, or 2:8 for an elastic run), `--gpu`
-/// (without `--workers`: one worker for each GPU of a host), `--storage`,
-/// `--name`, `--if_finished`, `--max_failures` (-1: without limit), `--hosts`,
-/// `--workers_per_host`, `--host_count` (2:4: the fewest and the most, with
-/// `--workers_per_host`) and `--agent_ticket`. The config has no fields with
-/// these names.
+/// (without `--workers`: one worker for each GPU of a host, unless *run* has
+/// `use_gpu` already), `--storage`, `--name`, `--if_finished`, `--max_failures`
+/// (-1: without limit), `--hosts`, `--workers_per_host`, `--host_count` (2:4:
+/// the fewest and the most, with `--workers_per_host`) and `--agent_ticket`.
+/// The config has no fields with these names.
 ///
 /// The program also ends with 2 if `fit()` would refuse *run* as it then is,
 /// such as 100000 workers of one host: set before what else a run needs.

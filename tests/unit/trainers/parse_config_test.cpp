@@ -342,12 +342,12 @@ std::string scaled(std::initializer_list<const char*> options,
   auto shape = shape_of<launch_fields>();
   words arguments{options};
   arguments.insert(arguments.begin(), "program");
-  auto read = read_config(shape, to_config_value(launch_fields{}),
+  auto launch = launch_of(x, run_config{});
+  auto read = read_config(shape, to_config_value(launch),
                           static_cast<int>(arguments.size()), arguments.data(),
                           nullptr, {});
   if (!read)
     return read.error().message;
-  launch_fields launch;
   assign_config(launch, read->values);
   auto fit = assign_launch(x, launch, [] { return expected<int>{4}; });
   if (!fit)
@@ -363,6 +363,16 @@ TEST_F(parse_config_test, a_run_may_have_ranges_of_ranks_and_hosts) {
   EXPECT_EQ(scaled({"--workers=3"}, {.workers_per_host = 2, .min_hosts = 1}),
             "3 0 0 0");
   EXPECT_EQ(scaled({}, {.workers_per_host = 2, .min_hosts = 1}), "1 2 1 0");
+}
+
+TEST_F(parse_config_test, a_program_that_uses_gpus_keeps_its_number_of_ranks) {
+  EXPECT_EQ(scaled({}, {.num_workers = 2, .use_gpu = true}), "2 0 0 0");
+  EXPECT_EQ(scaled({"--gpu"}, {.num_workers = {2, 8}, .use_gpu = true}),
+            "2:8 0 0 0");
+  EXPECT_EQ(scaled({}, {.workers_per_host = 1, .use_gpu = true}), "1 1 0 0");
+  EXPECT_EQ(scaled({"--workers=3"}, {.num_workers = 2, .use_gpu = true}),
+            "3 0 0 0");
+  EXPECT_EQ(scaled({"--gpu"}, {.num_workers = 2}), "4 4 0 0");
 }
 
 TEST_F(parse_config_test, a_number_of_gpus_is_refused_in_one_sentence) {

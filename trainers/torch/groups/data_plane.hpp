@@ -17,6 +17,7 @@ namespace troupe {
 struct torch_data_plane {
   c10::intrusive_ptr<c10d::ProcessGroup> group; ///< nullptr with one rank.
   at::Device device{at::kCPU};
+  int loops = 0; ///< Fits of `epoch_loop`s so far.
 };
 
 /// The data plane of *context*. Throws `train_error` in a loop that was not

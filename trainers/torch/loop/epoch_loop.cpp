@@ -101,6 +101,7 @@ void epoch_loop::fit_feeds(std::shared_ptr<loop_module> module,
                            batch_feed& train, batch_feed* validation) {
   if (!module)
     throw_invalid_argument("fit() was given no module");
+  number_ = data_plane(context_)->loops++;
   module_ = std::move(module);
   optimizer_ = {};
   log_ = {};
@@ -126,16 +127,16 @@ void epoch_loop::fit_feeds(std::shared_ptr<loop_module> module,
 
 void epoch_loop::run(batch_feed& train, batch_feed* validation) {
   prepare(train, validation);
+  resume_point from;
+  if (options_.resume)
+    from = find_resume_point(context_, number_);
   std::optional<loop_progress> saved;
   rank_progress mine;
-  fs::path folder;
-  if (options_.resume && context_.checkpoint()) {
-    folder = context_.checkpoint()->path();
-    saved = read_progress(folder);
-  }
+  if (!from.folder.empty())
+    saved = read_progress(from.folder);
   if (saved) {
-    mine = read_rank_progress(folder, context_.rank());
-    restore_module(folder, *saved, mine);
+    mine = read_rank_progress(from.folder, context_.rank());
+    restore_module(from.folder, *saved, mine);
   }
   optimizer_ = module_->configure_optimizers();
   if (!optimizer_)
@@ -148,8 +149,10 @@ void epoch_loop::run(batch_feed& train, batch_feed* validation) {
   module_->on_fit_start();
   if (saved)
     restore_progress(*saved, mine);
-  else if (validation && options_.num_sanity_val_steps != 0)
+  else if (validation && options_.num_sanity_val_steps != 0 && !from.is_over)
     sanity_check(*validation);
+  if (from.is_over)
+    end_early(from, saved);
   call(&loop_callback::on_train_start);
   module_->on_train_start();
   // Hooks up to here may have drawn numbers that the run did not draw at this

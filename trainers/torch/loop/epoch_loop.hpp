@@ -50,8 +50,8 @@ struct loop_options {
   /// with a `comm_hook` are not compared.
   bool check_replicas = true;
 
-  /// Resume from `context.checkpoint()` if a loop saved it. Turn it off for all
-  /// but the first of several loops in one run.
+  /// Resume from the newest checkpoint that this fit saved in an earlier
+  /// attempt. Fits of one run are told apart by their order.
   bool resume = true;
 
   /// How the module is wrapped for several ranks.
@@ -62,6 +62,7 @@ class train_context;
 namespace internal {
 struct loop_progress;
 struct rank_progress;
+struct resume_point;
 } // namespace internal
 
 /// Trains a `training_module` epoch by epoch, in the manner of Lightning:
@@ -91,8 +92,8 @@ public:
   /// batches. One without `size()`, such as a stream, allows no
   /// `accumulate_grad_batches`. Resumes from the checkpoint of
   /// `train_report_callback` (see `loop_options::resume`) as if there had been
-  /// no break. Throws what steps and hooks throw, and `train_error` for what
-  /// cannot work.
+  /// no break. Trains no epoch if a later fit of the run has saved one. Throws
+  /// what steps and hooks throw, and `train_error` for what cannot work.
   template <class Module, class Train>
   void fit(std::shared_ptr<Module> module, Train&& train) {
     internal::train_feed<Module, Train> feed{module,
@@ -166,6 +167,8 @@ private:
   void restore_progress(const internal::loop_progress& saved,
                         const internal::rank_progress& mine);
   void restore_lr(const internal::loop_progress& saved);
+  void end_early(const internal::resume_point& from,
+                 const std::optional<internal::loop_progress>& saved);
   void sanity_check(internal::batch_feed& validation);
   void train_epoch(internal::batch_feed& train,
                    internal::batch_feed* validation);
@@ -199,6 +202,7 @@ private:
   std::optional<data_parallel_model<loop_module>> model_;
   loop_optimizer optimizer_;
   internal::loop_log log_;
+  int number_ = 0; // among the fits of the train function
   int epoch_ = 0;
   std::int64_t global_step_ = 0;
   bool sanity_checking_ = false;

@@ -1,10 +1,12 @@
 #include <cstdio>
 
+#include "troupe/runtime/text.hpp"
 #include "troupe/trainers/torch/files/safetensors.hpp"
 #include "troupe/trainers/torch/groups/data_plane.hpp"
 #include "troupe/trainers/torch/loop/epoch_loop.hpp"
 #include "troupe/trainers/torch/loop/loop_progress.hpp"
 #include "troupe/trainers/torch/throw_invalid_argument.hpp"
+#include "troupe/trainers/train_context.hpp"
 
 // How an `epoch_loop` saves what a resumed fit needs, and takes it up again.
 namespace troupe {
@@ -93,6 +95,28 @@ void epoch_loop::restore_lr(const loop_progress& saved) {
   optimizer_.follow_schedule(schedule_interval::step, global_step_);
 }
 
+/// A later fit has begun, and so this one had ended: it only gives its module
+/// back.
+void epoch_loop::end_early(const resume_point& from,
+                           const std::optional<loop_progress>& saved) {
+  auto is_last =
+    saved && (saved->stopping || saved->finished_epochs >= options_.max_epochs);
+  stopping_ = true;
+  if (is_last || context_.rank() != 0)
+    return;
+  auto weights = saved
+                   ? concat("those of epoch ", saved->finished_epochs - 1,
+                            ", in ", fs::path{from.folder}.filename().string())
+                   : std::string{"those that it begins with"};
+  rank_access{context_}.log(
+    {warning_kind,
+     {{"text", concat("fit ", number_,
+                      " of the train function had ended, as a later one has "
+                      "saved checkpoints, but no checkpoint of its last epoch "
+                      "is left: the weights of its module are ",
+                      weights)}}});
+}
+
 rank_progress epoch_loop::my_progress() const {
   rank_progress result{.random = random_state(device(context_)),
                        .logged = callback_metrics(),
@@ -112,7 +136,8 @@ void epoch_loop::save_checkpoint(const fs::path& folder) {
     throw_invalid_argument(
       "save_checkpoint() is called in the middle of an epoch, from where "
       "no loop can resume");
-  loop_progress x{.finished_epochs = epoch_ + 1,
+  loop_progress x{.loop = number_,
+                  .finished_epochs = epoch_ + 1,
                   .global_step = global_step_,
                   .stopping = stopping_,
                   .callbacks = {},

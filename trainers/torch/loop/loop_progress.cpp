@@ -52,7 +52,7 @@ namespace json {
 
 template <class Fields>
 void fields_of(Fields& f, loop_progress& x) {
-  f.format(1)("finished_epochs", x.finished_epochs);
+  f.format(1).added("loop", x.loop)("finished_epochs", x.finished_epochs);
   f("global_step", x.global_step)("stopping", x.stopping);
   f.added("first_lr", x.first_lr).added("own_lr", x.own_lr);
   f("added", x.added.values)("callbacks", x.callbacks);
@@ -83,6 +83,44 @@ fs::path rank_file(const fs::path& folder, int rank) {
 
 bool is_there(const fs::path& path) {
   return value_or_throw(look_up(path)).exists();
+}
+
+/// What the text file says.
+std::optional<loop_progress> read_text(const fs::path& folder) {
+  auto path = text_file(folder);
+  if (!is_there(path))
+    return std::nullopt;
+  return value_or_throw(
+    read_file(path, max_bytes).and_then([&](std::string text) {
+      return json::read<loop_progress>(text, path.string(),
+                                       json::from_fields<loop_progress>);
+    }));
+}
+
+/// Which fit saved *folder*; nothing if none did.
+std::optional<int> loop_of(const fs::path& folder) {
+  auto text = read_text(folder);
+  return text ? std::optional{text->loop} : std::nullopt;
+}
+
+/// Finds what `find_resume_point` returns in a run whose last checkpoint is
+/// *last*.
+resume_point newest_of(int loop, const checkpoint& last,
+                       train_context& context) {
+  if (loop_of(last.path()) == loop)
+    return {last.path().string(), false};
+  resume_point result;
+  auto all = context.all_reported_checkpoints();
+  for (auto x = all.rbegin(); x != all.rend(); ++x) {
+    auto found = loop_of(x->data.path());
+    if (found == loop) {
+      result.folder = x->data.path().string();
+      break;
+    }
+    if (found > loop)
+      result.is_over = true;
+  }
+  return result;
 }
 
 /// Adds the *state* of an optimizer to the tensors of a file. An optimizer may
@@ -121,23 +159,25 @@ void write_progress(const fs::path& folder, const loop_progress& x) {
 }
 
 std::optional<loop_progress> read_progress(const fs::path& folder) {
-  auto path = text_file(folder);
-  if (!is_there(path))
+  auto result = read_text(folder);
+  if (!result)
     return std::nullopt;
-  auto result =
-    value_or_throw(read_file(path, max_bytes).and_then([&](std::string text) {
-      return json::read<loop_progress>(text, path.string(),
-                                       json::from_fields<loop_progress>);
-    }));
   for (auto& [name, value] : load_safetensors(tensor_file(folder))) {
-    if (take_optimizer(result.optimizer, name, value))
+    if (take_optimizer(result->optimizer, name, value))
       continue;
     if (name.starts_with(added_prefix))
-      result.added.tensors[name.substr(added_prefix.size())] = value;
+      result->added.tensors[name.substr(added_prefix.size())] = value;
     else // of an optimizer, written by a version without the second prefix
-      result.optimizer[name] = value;
+      result->optimizer[name] = value;
   }
   return result;
+}
+
+resume_point find_resume_point(train_context& context, int loop) {
+  resume_point result;
+  if (context.rank() == 0 && context.checkpoint())
+    result = newest_of(loop, *context.checkpoint(), context);
+  return context.broadcast_from_rank_zero(result);
 }
 
 void write_rank_progress(const fs::path& folder, int rank,

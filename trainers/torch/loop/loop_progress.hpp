@@ -13,6 +13,10 @@
 #include "troupe/trainers/torch/files/tensor_map.hpp"
 #include "troupe/trainers/torch/loop/loop_callback.hpp"
 
+namespace troupe {
+class train_context;
+}
+
 namespace troupe::internal {
 
 /// The state of LibTorch's default generators, of the CPU and of *device*, as
@@ -26,6 +30,9 @@ void set_random_state(const tensor_map& saved, at::Device device);
 /// What a checkpoint of an `epoch_loop` says beside the model's tensors:
 /// `loop.json`, and `loop.safetensors` for tensors.
 struct loop_progress {
+  /// Which fit of the train function it was, from 0. A version that did not
+  /// save it is taken for the first.
+  int loop = 0;
   int finished_epochs = 0;
   std::int64_t global_step = 0;
   bool stopping = false; ///< Someone asked for the end after the last epoch.
@@ -53,6 +60,22 @@ void write_progress(const fs::path& folder, const loop_progress& x);
 /// What *folder* holds; nothing if it is not a checkpoint of a loop. Throws
 /// `train_error` for one that is damaged.
 std::optional<loop_progress> read_progress(const fs::path& folder);
+
+/// Where a fit resumes.
+struct resume_point {
+  std::string folder;   ///< Its newest checkpoint; empty: there is none.
+  bool is_over = false; ///< A later fit of the run has saved one, too.
+
+  template <class Archive>
+  void serialize(Archive& ar) {
+    ar(folder, is_over);
+  }
+};
+
+/// Where fit number *loop* of the train function resumes: each from a
+/// checkpoint of its own, whatever else was saved after it. A collective; rank
+/// 0 looks. Throws as `read_progress`.
+resume_point find_resume_point(train_context& context, int loop);
 
 void write_rank_progress(const fs::path& folder, int rank,
                          const rank_progress& x);

@@ -260,6 +260,85 @@ TEST_F(loop_test, an_optimizer_of_ones_own_is_resumed_whatever_it_names) {
       EXPECT_EQ(values.number("steps"), static_cast<double>(epoch + 1));
 }
 
+struct two_loops_config {
+  int attempt = -1; // that rank 1 is killed in, in the second loop
+
+  TROUPE_FIELDS(attempt)
+};
+
+/// Two epochs of a module, then two of one that learns what the first one says,
+/// which no checkpoint of the second loop has.
+void two_loops(train_context& context, const two_loops_config& cfg) {
+  struct student : curve_module {
+    student(std::shared_ptr<curve_module> teacher, int attempt)
+      : curve_module(0.4), teacher(std::move(teacher)), attempt(attempt) {}
+    at::Tensor training_step(batch& x, std::int64_t index) override {
+      {
+        const torch::NoGradGuard no_grad;
+        x.second = teacher->net->second(teacher->net->first(x.first));
+      }
+      return curve_module::training_step(x, index);
+    }
+    void on_train_epoch_start() override {
+      auto& context = loop().context();
+      if (context.rank() == 1 && static_cast<int>(context.attempt()) == attempt
+          && loop().current_epoch() == 1)
+        std::raise(SIGKILL);
+    }
+    std::shared_ptr<curve_module> teacher;
+    int attempt;
+  };
+  torch::manual_seed(3 + context.rank());
+  auto data =
+    prepare_data_loader(context, curve{40}, {.batch_size = 4, .shuffle = true});
+  auto fit = [&](auto module) {
+    epoch_loop loop{
+      context, {.max_epochs = 2}, {std::make_shared<train_report_callback>()}};
+    loop.fit(module, data);
+  };
+  auto teacher = std::make_shared<curve_module>(0.4);
+  fit(teacher);
+  fit(std::make_shared<student>(teacher, cfg.attempt));
+}
+
+TEST_F(loop_test, each_of_two_loops_resumes_from_its_own_checkpoint) {
+  auto whole =
+    torch_trainer{two_loops, two_loops_config{}, options(2, "whole")}.fit();
+  auto with_restart = options(2, "broken");
+  with_restart.run.failure.max_failures = 1;
+  auto broken =
+    torch_trainer{two_loops, two_loops_config{0}, with_restart}.fit();
+  ASSERT_FALSE(whole.error) << whole.error->message;
+  ASSERT_FALSE(broken.error) << broken.error->message;
+  ASSERT_EQ(broken.attempts, 2u);
+  auto expected = whole.metrics_history();
+  auto found = broken.metrics_history();
+  ASSERT_TRUE(expected && found);
+  ASSERT_EQ(expected->size(), 4u);
+  ASSERT_EQ(found->size(), 4u);
+  for (std::size_t i = 0; i < 4; ++i)
+    EXPECT_EQ((*found)[i].values, (*expected)[i].values) << i;
+  for (auto file : {"model.safetensors", "loop.safetensors", "loop.json",
+                    "rank_0.safetensors", "rank_1.safetensors"})
+    EXPECT_EQ(bytes_of(broken.checkpoint->path() / file),
+              bytes_of(whole.checkpoint->path() / file))
+      << file;
+}
+
+TEST_F(loop_test, a_loop_that_lost_its_checkpoints_to_a_later_one_is_over) {
+  auto x = options(2);
+  x.run.failure.max_failures = 1;
+  x.run.checkpoint.num_to_keep = 1;
+  auto broken = torch_trainer{two_loops, two_loops_config{0}, x}.fit();
+  ASSERT_FALSE(broken.error) << broken.error->message;
+  auto rows = broken.metrics_history();
+  ASSERT_TRUE(rows);
+  EXPECT_EQ(rows->size(), 4u);
+  EXPECT_NE(bytes_of(storage_ / "run" / "journal.jsonl")
+              .find("the weights of its module are those that it begins with"),
+            std::string::npos);
+}
+
 class killed_loop_test : public loop_test,
                          public testing::WithParamInterface<bool> {};
 

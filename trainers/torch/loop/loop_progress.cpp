@@ -103,6 +103,19 @@ std::optional<int> loop_of(const fs::path& folder) {
   return text ? std::optional{text->loop} : std::nullopt;
 }
 
+/// Warns of a first fit that begins, although an earlier attempt has saved
+/// *last*.
+void warn_of_another_kind(const checkpoint& last, train_context& context) {
+  rank_access own{context};
+  if (own.facts().first_report == 0)
+    return;
+  own.log({warning_kind,
+           {{"text", concat(last.name(),
+                            " was not saved by an epoch_loop, and no other "
+                            "checkpoint was: the loop trains from the "
+                            "beginning")}}});
+}
+
 /// Finds what `find_resume_point` returns in a run whose last checkpoint is
 /// *last*.
 resume_point newest_of(int loop, const checkpoint& last,
@@ -120,6 +133,8 @@ resume_point newest_of(int loop, const checkpoint& last,
     if (found > loop)
       result.is_over = true;
   }
+  if (loop == 0 && result.folder.empty() && !result.is_over)
+    warn_of_another_kind(last, context);
   return result;
 }
 

@@ -1,6 +1,7 @@
 // Runs that continue after a failure, and what their checkpoints have for that.
 
 #include <csignal>
+#include <fstream>
 
 #include "tests/integration/torch/loop/loop_test.hpp"
 
@@ -336,6 +337,54 @@ TEST_F(loop_test, a_loop_that_lost_its_checkpoints_to_a_later_one_is_over) {
   EXPECT_EQ(rows->size(), 4u);
   EXPECT_NE(bytes_of(storage_ / "run" / "journal.jsonl")
               .find("the weights of its module are those that it begins with"),
+            std::string::npos);
+}
+
+struct tested_loop_config {
+  bool trains = true;
+  bool fails = true;
+
+  TROUPE_FIELDS(trains, fails)
+};
+
+/// Two epochs, and then a checkpoint of another kind.
+void tested_loop(train_context& context, const tested_loop_config& cfg) {
+  epoch_loop loop{
+    context, {.max_epochs = 2}, {std::make_shared<train_report_callback>()}};
+  if (cfg.trains)
+    loop.fit(std::make_shared<curve_module>(),
+             prepare_data_loader(context, curve{8}, {.batch_size = 4}));
+  context.report({{"accuracy", 0.5}}, [](staged_checkpoint& files) {
+    std::ofstream{(files.path() / "exported").string()} << "net";
+  });
+  if (cfg.fails)
+    throw std::runtime_error{"as planned"};
+}
+
+TEST_F(loop_test, a_loop_finds_its_checkpoint_below_one_of_another_kind) {
+  auto first =
+    torch_trainer{tested_loop, tested_loop_config{}, options(2)}.fit();
+  ASSERT_TRUE(first.error);
+  auto x =
+    torch_trainer{tested_loop, tested_loop_config{.fails = false}, options(2)}
+      .fit();
+  ASSERT_FALSE(x.error) << x.error->message;
+  auto rows = x.metrics_history();
+  ASSERT_TRUE(rows);
+  EXPECT_EQ(rows->size(), 4u) << "two epochs, and a test at each start";
+}
+
+TEST_F(loop_test, a_loop_without_a_checkpoint_of_its_own_says_so) {
+  auto first =
+    torch_trainer{tested_loop, tested_loop_config{.trains = false}, options(2)}
+      .fit();
+  ASSERT_TRUE(first.error);
+  auto x =
+    torch_trainer{tested_loop, tested_loop_config{.fails = false}, options(2)}
+      .fit();
+  ASSERT_FALSE(x.error) << x.error->message;
+  EXPECT_NE(bytes_of(storage_ / "run" / "journal.jsonl")
+              .find("checkpoint_000000 was not saved by an epoch_loop"),
             std::string::npos);
 }
 

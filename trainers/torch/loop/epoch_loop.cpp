@@ -294,7 +294,10 @@ void epoch_loop::train_epoch(batch_feed& train, batch_feed* validation) {
     if (!size)
       optimizer_.follow_schedule(schedule_interval::epoch, epoch_ + 1);
   }
-  if (validation && (epoch_ + 1) % options_.check_val_every_n_epoch == 0)
+  auto finished = epoch_ + 1;
+  if (validation
+      && (finished % options_.check_val_every_n_epoch == 0
+          || finished == options_.max_epochs))
     validate(*validation, options_.limit_val_batches);
   end_train_epoch();
 }

@@ -30,7 +30,8 @@ struct loop_options {
   /// The same of a validation; 0 turns validation off.
   std::optional<std::int64_t> limit_val_batches = {};
 
-  /// Epochs from one validation to the next.
+  /// Epochs from one validation to the next. The last one of `max_epochs` is
+  /// validated in any case: its weights are those of the run.
   int check_val_every_n_epoch = 1;
 
   /// Batches of validation before training, so that a mistake in it shows at
@@ -131,6 +132,9 @@ public:
   /// The latest value of all that was logged in this fit, by name. Waits for
   /// the device.
   metrics callback_metrics() const { return log_.values(); }
+
+  /// The same of what was logged in the current epoch.
+  metrics epoch_metrics() const { return log_.values_of_epoch(); }
 
   /// See `loop_module::log`.
   void log(const std::string& name, const at::Tensor& value,

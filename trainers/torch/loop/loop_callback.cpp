@@ -17,7 +17,7 @@ std::string loop_callback::state_key() const {
 }
 
 void train_report_callback::on_train_epoch_end(epoch_loop& loop) {
-  auto values = loop.callback_metrics();
+  auto values = loop.epoch_metrics();
   values["epoch"] = loop.current_epoch();
   values["step"] = loop.global_step();
   auto files = loop.context().new_checkpoint();

@@ -94,8 +94,9 @@ public:
 
 /// At the end of each train epoch: saves a checkpoint from which a later
 /// attempt resumes, and reports the epoch's logged values with `epoch` and
-/// `step` from every rank, as Ray's callback for Lightning does. Values that
-/// were not logged with `sync_dist` are each rank's own.
+/// `step` from every rank, as Ray's callback for Lightning does; but none of an
+/// earlier epoch, which would be a score of other weights. Values that were not
+/// logged with `sync_dist` are each rank's own.
 class train_report_callback final : public loop_callback {
 public:
   void on_train_epoch_end(epoch_loop& loop) override;

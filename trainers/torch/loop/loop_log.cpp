@@ -119,6 +119,7 @@ at::Tensor mean_over_ranks(train_context& context, const at::Tensor& x) {
 
 void loop_log::begin_training() {
   training_.clear();
+  of_epoch_.clear();
   validating_ = false;
   place_ = place::epoch;
 }
@@ -196,6 +197,13 @@ metrics loop_log::values() const {
   metrics result;
   for (auto& [name, value] : values_)
     result[name] = value.item().toDouble();
+  return result;
+}
+
+metrics loop_log::values_of_epoch() const {
+  metrics result;
+  for (auto& name : of_epoch_)
+    result[name] = values_.at(name).item().toDouble();
   return result;
 }
 

@@ -93,6 +93,8 @@ public:
            const at::Tensor& value, const log_options& options);
 
   metrics values() const;
+  /// Those that were kept since `begin_training`.
+  metrics values_of_epoch() const;
   void restore(const metrics& values);
 
 private:
@@ -101,6 +103,7 @@ private:
 
   void keep(const std::string& name, const at::Tensor& value) {
     values_.insert_or_assign(name, value);
+    of_epoch_.insert(name);
   }
 
   place place_ = place::outside;
@@ -109,6 +112,7 @@ private:
   epoch_means validation_;
   bool validating_ = false;
   std::set<std::string> twofold_;            // logged per step and per epoch
+  std::set<std::string> of_epoch_;           // logged in the epoch under way
   std::map<std::string, at::Tensor> values_; // doubles, on any device
 };
 

@@ -111,6 +111,34 @@ TEST_F(early_stopping_test, rare_validations_are_what_counts) {
             std::vector<int>{6});
 }
 
+TEST_F(loop_test, the_best_checkpoint_was_validated_itself) {
+  auto x = options(0);
+  x.scaling.where = placement::in_process;
+  x.run.checkpoint.num_to_keep = 1;
+  x.run.checkpoint.checkpoint_score_attribute = "score";
+  body_type train = [](train_context& context) {
+    epoch_loop loop{context,
+                    {.max_epochs = 5, .check_val_every_n_epoch = 2},
+                    {std::make_shared<train_report_callback>()}};
+    loop.fit(
+      std::make_shared<scripted_module>(std::vector<double>{9, 4, 9, 3, 2}),
+      prepare_data_loader(context, curve{8}, {.batch_size = 4}),
+      prepare_data_loader(context, curve{4}, {.batch_size = 4}));
+  };
+  auto outcome = torch_trainer{in_process_loop{train}, x}.fit();
+  ASSERT_FALSE(outcome.error) << outcome.error->message;
+  auto rows = outcome.metrics_history();
+  ASSERT_TRUE(rows);
+  std::vector<std::optional<double>> scores;
+  for (auto& row : *rows)
+    scores.push_back(row.values.at(0).find_number("score"));
+  EXPECT_EQ(scores, (std::vector<std::optional<double>>{
+                      std::nullopt, 4.0, std::nullopt, 3.0, 2.0}));
+  auto best = outcome.best_checkpoint();
+  ASSERT_TRUE(best);
+  EXPECT_EQ(best->index, 1u);
+}
+
 struct plateau_config {
   int failing_epoch = -1;
 

@@ -304,7 +304,7 @@ TEST_F(hook_order_test, a_monitor_sees_what_the_module_does_at_the_end) {
               + lines("m on_train_epoch_end\nc on_train_epoch_end") + end);
 }
 
-TEST_F(hook_order_test, validation_may_be_rare_or_off) {
+TEST_F(hook_order_test, validation_may_be_rare_but_at_the_end_or_off) {
   auto plain = epoch_start + train_batch + epoch_end;
   auto validated = epoch_start + train_batch + validation + epoch_end;
   EXPECT_EQ(order({.max_epochs = 3,
@@ -312,7 +312,7 @@ TEST_F(hook_order_test, validation_may_be_rare_or_off) {
                    .check_val_every_n_epoch = 2,
                    .num_sanity_val_steps = 0},
                   callback_phase::usual),
-            start + train_start + plain + validated + plain + end);
+            start + train_start + plain + validated + validated + end);
   EXPECT_EQ(order({.limit_train_batches = 1, .limit_val_batches = 0},
                   callback_phase::usual, -1, "other"),
             start + train_start + plain + end);

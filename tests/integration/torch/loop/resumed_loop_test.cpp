@@ -104,7 +104,7 @@ TEST_F(loop_test, every_rank_reports_each_epoch_with_a_checkpoint) {
       EXPECT_EQ(values.at("epoch"), metric_value{epoch});
       EXPECT_EQ(values.at("step"), metric_value{5 * (epoch + 1)});
       EXPECT_DOUBLE_EQ(values.number("lr-fused_sgd"), 0.05 * warm_up(epoch));
-      EXPECT_EQ(values.contains("val_loss"), epoch >= 2);
+      EXPECT_EQ(values.contains("val_loss"), epoch % 3 == 2 || epoch == 7);
     }
     EXPECT_EQ(ranks[0].at("loss"), ranks[1].at("loss"));
   }

@@ -1,9 +1,9 @@
 #pragma once
 
 #include <algorithm>
+#include <exception>
 #include <functional>
 #include <optional>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -140,7 +140,7 @@ void validate_config(const Config& x, int argc, const char* const* argv) {
   if constexpr (requires { x.validate(); }) {
     try {
       x.validate();
-    } catch (const std::invalid_argument& why) {
+    } catch (const std::exception& why) {
       exit_for_usage(argc, argv, why.what());
     }
   }
@@ -162,8 +162,8 @@ void validate_config(const Config& x, int argc, const char* const* argv) {
 /// `--help` prints all fields with their types and defaults and ends the
 /// program with 0. An unknown field, a value of another type or out of range,
 /// an option given twice: the program ends with 2 after a sentence that names
-/// the field. It also does so if `Config::validate() const` exists and throws
-/// `std::invalid_argument`.
+/// the field. It also does so if `Config::validate() const` exists and throws a
+/// `std::exception`.
 ///
 /// A field called `config` or `help` does not compile.
 template <internal::has_named_fields Config>

@@ -5,10 +5,10 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <limits>
 #include <map>
 #include <optional>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -448,7 +448,7 @@ expected<void> assign_texts(T& x, const field_texts& texts, bool is_whole) {
     try {
       if (is_whole)
         std::as_const(x).validate();
-    } catch (const std::invalid_argument& why) {
+    } catch (const std::exception& why) {
       return failure(ec::invalid_config, why.what());
     }
   }

@@ -2,6 +2,8 @@
 
 #include <cmath>
 #include <fstream>
+#include <map>
+#include <string>
 
 #include <gtest/gtest.h>
 
@@ -414,6 +416,30 @@ TEST(parse_config_death_test, a_wrong_option_ends_the_program_with_2) {
   char* arguments[] = {name, option};
   EXPECT_EXIT(parse_config<checked>(2, arguments), testing::ExitedWithCode(2),
               "^program: epochs must be at least 1 \\(--help lists");
+}
+
+struct looks_up {
+  std::string device = "none";
+  TROUPE_FIELDS(device)
+
+  void validate() const {
+    static_cast<void>(std::map<std::string, int>{{"cpu", 0}}.at(device));
+  }
+};
+
+TEST(parse_config_death_test, any_exception_of_validate_ends_it_with_2) {
+  char name[] = "bin/program";
+  char* arguments[] = {name};
+  EXPECT_EXIT(parse_config<looks_up>(1, arguments), testing::ExitedWithCode(2),
+              "^program: .* \\(--help lists");
+}
+
+TEST_F(parse_config_test, any_exception_of_validate_refuses_a_trial) {
+  looks_up x;
+  auto ok = assign_texts(x, {{"device", "gpu"}}, true);
+  ASSERT_FALSE(ok);
+  EXPECT_EQ(ok.error().code, ec::invalid_config);
+  EXPECT_TRUE(assign_texts(x, {{"device", "cpu"}}, true));
 }
 
 TEST(parse_config_death_test, help_lists_the_options_of_a_run) {

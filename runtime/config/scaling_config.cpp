@@ -122,6 +122,21 @@ std::vector<host_share> spread_ranks(const scaling_config& x) {
 
 namespace {
 
+/// Ranks of this process are as many as `num_workers` says.
+expected<void> check_workers_per_host(const scaling_config& x) {
+  auto runs_here = x.num_workers == 0 || x.where == placement::in_process;
+  if (x.workers_per_host == 0 || !runs_here
+      || x.workers_per_host == x.num_workers.max)
+    return {};
+  return failure(ec::invalid_config,
+                 concat("scaling.workers_per_host is ", x.workers_per_host,
+                        x.num_workers == 0
+                          ? ", but with scaling.num_workers = 0 the loop "
+                            "runs inline"
+                          : ", but scaling.num_workers counts ranks that "
+                            "are threads"));
+}
+
 expected<void> check_agents(const scaling_config& x) {
   if (x.agents == 0)
     return {};
@@ -276,6 +291,7 @@ expected<void> validate(const scaling_config& x, const host_resources& host,
     return failure(
       ec::invalid_config,
       concat("scaling.num_workers must be >= 0, got ", x.num_workers.max));
+  TROUPE_TRY_VOID(check_workers_per_host(x));
   TROUPE_TRY_VOID(check_elastic(x, shares));
   TROUPE_TRY_VOID(check_agents(x));
   for (auto& share : shares)

@@ -181,6 +181,20 @@ TEST(scaling_config_test, refuses_ranges_that_no_run_can_have) {
     HasSubstr("but the run has 2 hosts"));
 }
 
+TEST(scaling_config_test, refuses_ranks_per_host_that_it_would_not_start) {
+  host_resources host{4, 0};
+  scaling_config x{.workers_per_host = 4, .where = placement::in_process};
+  EXPECT_FALSE(validate(x, host));
+  x.num_workers = 4;
+  EXPECT_TRUE(validate(x, host));
+  x.where = placement::processes;
+  x.num_workers = 0;
+  auto refused = validate(x, host);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ec::invalid_config);
+  EXPECT_THAT(refused.error().message, testing::HasSubstr("runs inline"));
+}
+
 TEST(scaling_config_test, refuses_gpus_that_it_would_not_give) {
   host_resources host{4, 4};
   scaling_config x{.num_workers = 2, .use_gpu = true};

@@ -1,6 +1,8 @@
 #include "troupe/trainers/config/config_value.hpp"
 
+#include <charconv>
 #include <cmath>
+#include <limits>
 #include <string_view>
 
 #include "troupe/runtime/storage/json.hpp"
@@ -70,6 +72,16 @@ bool lacks_names(std::string_view json) {
 }
 
 } // namespace
+
+double shortest_double(float x) {
+  char text[32];
+  auto written = std::to_chars(text, text + sizeof text, x);
+  double result = 0;
+  std::from_chars(text, written.ptr, result);
+  // The text of the largest float is above it.
+  auto in_range = std::abs(result) <= std::numeric_limits<float>::max();
+  return in_range && static_cast<float>(result) == x ? result : x;
+}
 
 std::string json_text(const config_value& x) {
   std::string result;

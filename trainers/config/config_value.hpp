@@ -61,6 +61,10 @@ expected<config_value> with_texts(const config_shape& shape,
                                   config_value values,
                                   const field_texts& texts);
 
+/// The number that *x* is written as, such as 0.1 for 0.1f, not
+/// 0.10000000149011612; as a float it is *x*.
+double shortest_double(float x);
+
 /// *x* as JSON. NaN and infinities are the bare words that cereal writes.
 std::string json_text(const config_value& x);
 

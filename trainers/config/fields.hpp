@@ -367,8 +367,10 @@ config_value to_config_value(const T& x) {
     return {static_cast<std::uint64_t>(x)};
   } else if constexpr (std::integral<T>) {
     return {static_cast<std::int64_t>(x)};
+  } else if constexpr (std::same_as<T, float>) {
+    return {shortest_double(x)};
   } else if constexpr (std::floating_point<T>) {
-    return {static_cast<double>(x)};
+    return {x};
   } else if constexpr (std::same_as<T, fs::path>) {
     return {x.string()};
   } else if constexpr (std::is_enum_v<T>) {

@@ -48,6 +48,13 @@ struct no_fields {
   TROUPE_FIELDS()
 };
 
+struct float_fields {
+  float lr = 0.1f;
+  std::vector<float> all{0.3f, -1e-10f, 16'777'216};
+  float most = std::numeric_limits<float>::max();
+  TROUPE_FIELDS(lr, all, most)
+};
+
 class hidden_fields {
 public:
   TROUPE_FIELDS(lr_)
@@ -90,6 +97,18 @@ TEST(fields_test, a_run_shows_their_names_and_values) {
 TEST(fields_test, an_enumerator_without_a_name_in_reach_is_a_number) {
   EXPECT_EQ(text_of(optimizer_fields{1, rule::last}),
             R"({"config":{"lr":1.0,"kind":"255"}})");
+}
+
+TEST(fields_test, floats_are_shown_as_they_were_written) {
+  float_fields given;
+  EXPECT_EQ(text_of(given),
+            R"({"config":{"lr":0.1,"all":[0.3,-1e-10,16777216.0],)"
+            R"("most":3.4028234663852886e+38}})");
+  float_fields read{0, {}, 0};
+  assign_config(read, to_config_value(given));
+  EXPECT_EQ(read.lr, given.lr);
+  EXPECT_EQ(read.all, given.all);
+  EXPECT_EQ(read.most, given.most);
 }
 
 TEST(fields_test, a_config_without_names_shows_one_notice) {

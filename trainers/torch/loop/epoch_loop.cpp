@@ -155,6 +155,7 @@ void epoch_loop::run(batch_feed& train, batch_feed* validation) {
     end_early(from, saved);
   call(&loop_callback::on_train_start);
   module_->on_train_start();
+  check_state_keys();
   // Hooks up to here may have drawn numbers that the run did not draw at this
   // point of its first attempt.
   set_random_state(mine.random, device(context_));

@@ -164,6 +164,7 @@ private:
   void check_order(internal::batch_feed& feed, const char* use);
   void check_batches(internal::batch_feed& train);
   void check_optimizer() const;
+  void check_state_keys() const;
   void restore_module(const fs::path& folder,
                       const internal::loop_progress& saved,
                       const internal::rank_progress& mine);

@@ -46,7 +46,25 @@ tensor_map own_tensors(const loop_module& module,
   return result;
 }
 
+[[noreturn]] void refuse_key(const std::string& key) {
+  throw_invalid_argument("two callbacks have the state key '" + key
+                         + "': override state_key() in one of them");
+}
+
 } // namespace
+
+/// Refuses callbacks whose states no checkpoint can hold, before an epoch is
+/// spent. Callbacks that save come last.
+void epoch_loop::check_state_keys() const {
+  if (active_.empty() || active_.back()->phase() != callback_phase::checkpoint)
+    return;
+  for (auto x = active_.begin(); x != active_.end(); ++x)
+    for (auto y = active_.begin(); y != x; ++y)
+      if (auto key = (*x)->state_key(); key == (*y)->state_key()
+                                        && !(*x)->state_dict().empty()
+                                        && !(*y)->state_dict().empty())
+        refuse_key(key);
+}
 
 void epoch_loop::restore_module(const fs::path& folder,
                                 const loop_progress& saved,
@@ -149,8 +167,7 @@ void epoch_loop::save_checkpoint(const fs::path& folder) {
     if (auto state = callback->state_dict(); !state.empty())
       if (auto key = callback->state_key();
           !x.callbacks.emplace(key, std::move(state)).second)
-        throw_invalid_argument("two callbacks have the state key '" + key
-                               + "': override state_key() in one of them");
+        refuse_key(key);
   for (auto& callback : active_)
     callback->on_save_checkpoint(*this, x.added);
   module_->on_save_checkpoint(x.added);

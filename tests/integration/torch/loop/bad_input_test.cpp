@@ -69,6 +69,9 @@ struct logs_both_ways : curve_module {
 struct stateful : loop_callback {
   metrics state_dict() const override { return {{"x", 1}}; }
   std::string state_key() const override { return "twin"; }
+  void on_train_epoch_start(epoch_loop&) override {
+    throw std::runtime_error{"an epoch begins"};
+  }
 };
 
 /// Has a weight that its base does not know.
@@ -176,6 +179,8 @@ TEST_F(bad_input_test, states_of_two_callbacks_need_two_names) {
   expect(fit({}, {std::make_shared<stateful>(), std::make_shared<stateful>(),
                   std::make_shared<train_report_callback>()}),
          {"two callbacks have the state key 'twin': override state_key()"});
+  expect(fit({}, {std::make_shared<stateful>(), std::make_shared<stateful>()}),
+         {"an epoch begins"});
 }
 
 TEST_F(bad_input_test, a_checkpoint_is_of_a_whole_epoch) {

@@ -39,7 +39,7 @@ void train_func(troupe::train_context& context, const config& cfg) {
     {"model", model}, {"optimizer", optimizer}, {"epoch", epoch}};
   if (context.resume(state))
     ++epoch;
-  for (; epoch < cfg.epochs; ++epoch) {
+  for (; epoch < cfg.epochs && !context.stop_requested(); ++epoch) {
     train_loader.set_epoch(epoch);
     torch::Tensor loss;
     for (auto& [images, labels] : train_loader) {

@@ -47,7 +47,8 @@ configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/troupeConfig.cmake.in
   ${PROJECT_BINARY_DIR}/troupeConfig.cmake INSTALL_DESTINATION ${package_dir} PATH_VARS CMAKE_INSTALL_LIBDIR)
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/troupeConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/troupeConfig.cmake ${PROJECT_BINARY_DIR}/troupeConfigVersion.cmake
-  ${PROJECT_SOURCE_DIR}/cmake/FindLibTorch.cmake ${PROJECT_SOURCE_DIR}/cmake/TroupePrecompile.cmake DESTINATION ${package_dir})
+  ${PROJECT_SOURCE_DIR}/cmake/FindLibTorch.cmake ${PROJECT_SOURCE_DIR}/cmake/FindLibZip.cmake
+  ${PROJECT_SOURCE_DIR}/cmake/TroupePrecompile.cmake DESTINATION ${package_dir})
 
 # All that `cmake --install` needs, without tests, examples and benchmarks.
 add_custom_target(troupe_libraries DEPENDS ${libraries})

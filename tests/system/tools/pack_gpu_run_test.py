@@ -1,9 +1,12 @@
-"""Runs tools/pack_gpu_run and looks at what it packs. The packed folder is not built here: that takes half an hour.
+"""Runs tools/pack_gpu_run and looks at what it packs. The packed folder is configured, but not built here: that takes
+half an hour.
 
 Skipped where what it packs is not there: on machines other than Debian's, or before tools/bootstrap.sh.
 """
 import os
 import re
+import shlex
+import shutil
 import subprocess
 import tarfile
 import tempfile
@@ -68,7 +71,8 @@ class PackGpuRunTest(unittest.TestCase):
         system = self.usr / "include"
         self.assertTrue((system / "openssl/opensslconf.h").is_file())
         unpacked = [system, *self.place.glob("unpacked/cache/*/include")]
-        theirs = re.compile(r"#include <((boost|caf|cereal|curl|gtest|gmock|nlohmann|openssl|tl)/[^>]+|xxhash.h|zlib.h)>")
+        theirs = re.compile(r"#include <((boost|caf|cereal|CLI|curl|gtest|gmock|nlohmann|openssl|protozero|stb|tl)/[^>]+|"
+                            r"(utf8|xxhash|zip|zlib)\.h)>")
         one_caf_only = re.compile(r"^#if CAF_MAJOR_VERSION.*?^#endif", re.MULTILINE | re.DOTALL)
         for folder in ("runtime", "callbacks", "actors", "trainers", "tests/support", "tests/gpu"):
             for source in (ROOT / folder).rglob("*.[hc]pp"):
@@ -82,6 +86,32 @@ class PackGpuRunTest(unittest.TestCase):
         listed = subprocess.run(["g++", "-std=c++20", "-M", "-I", self.usr / "include", "-x", "c++", "-"], input=source,
                                 capture_output=True, text=True, check=True).stdout
         self.assertNotIn("/usr/include/boost", listed.replace(str(self.usr), ""))
+
+    def test_is_configured_where_the_packages_are_not_installed(self):
+        cache = os.environ.get("TROUPE_CACHE") or \
+            Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "troupe"
+        libtorch = os.environ.get("LIBTORCH_ROOT") or \
+            next(map(str, Path(cache).glob("libtorch-*/lib/python3*/site-packages/torch")), None)
+        programs = {x: shutil.which(x) for x in ("cmake", "ninja", "gcc", "g++")}
+        if not libtorch or not all(programs.values()):
+            self.skipTest("needs what tools/bootstrap.sh installs")
+        # This CMake ignores what is installed here, and ends before the build.
+        fake = self.place / "bin/cmake"
+        fake.parent.mkdir()
+        given = ["-DCMAKE_FIND_USE_CMAKE_SYSTEM_PATH=OFF", "-DCMAKE_FIND_USE_SYSTEM_ENVIRONMENT_PATH=OFF",
+                 f"-DCMAKE_MAKE_PROGRAM={programs['ninja']}", f"-DCMAKE_C_COMPILER={programs['gcc']}",
+                 f"-DCMAKE_CXX_COMPILER={programs['g++']}"]
+        fake.write_text(f'#!/bin/sh\n[ "$1" != --build ] || exit 9\nexec {shlex.quote(programs["cmake"])} "$@" '
+                        f"{shlex.join(given)}\n")
+        fake.chmod(0o755)
+        work = self.place / "work"
+        roots = ("CAF_ROOT", "CMAKE_PREFIX_PATH", "CPATH", "LIBRARY_PATH")
+        env = {name: value for name, value in os.environ.items() if name not in roots}
+        env |= {"LIBTORCH_ROOT": libtorch, "PATH": f"{fake.parent}:{env['PATH']}"}
+        done = subprocess.run([self.folder / "run_gpu_tests", work], capture_output=True, text=True, env=env,
+                              timeout=LIMIT_S)
+        self.assertEqual(done.returncode, 9, done.stderr)
+        self.assertIn("-- Generating done", (work / "configure.log").read_text())
 
     def test_makes_nothing_that_is_over_the_limit(self):
         folder = self.place / "small"

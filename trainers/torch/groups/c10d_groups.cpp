@@ -105,7 +105,9 @@ nccl_function nccl_library(int rank) {
     auto* reason = ::dlerror();
     append_item(reasons, reason ? reason : place.c_str(), "; ");
   }
-  lacks(rank, "the library troupe_nccl could not be loaded: " + reasons);
+  lacks(rank, "the library troupe_nccl could not be loaded: " + reasons
+                + " (if the build has none, its configuration said why; "
+                  "torch_config::backend gloo works without it)");
 }
 
 /// A result that one thread leaves for another: the first value or error

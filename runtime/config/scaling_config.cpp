@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include <dlfcn.h>
+
 #include "troupe/runtime/config/rank_shares.hpp"
 #include "troupe/runtime/counted.hpp"
 #include "troupe/runtime/fs.hpp"
@@ -17,21 +19,39 @@ namespace troupe::internal {
 
 namespace {
 
-int count_cards() {
-  // The driver makes /dev/nvidia0, /dev/nvidia1, …; other names are not cards.
+/// What NVIDIA's management library, a part of the driver, counts. Unlike CUDA
+/// it keeps nothing that would break in a process forked later.
+int ask_driver() {
+  auto* library = ::dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (!library)
+    return 0;
+  auto* begin = reinterpret_cast<int (*)()>(::dlsym(library, "nvmlInit_v2"));
+  auto* count = reinterpret_cast<int (*)(unsigned*)>(
+    ::dlsym(library, "nvmlDeviceGetCount_v2"));
+  auto* end = reinterpret_cast<int (*)()>(::dlsym(library, "nvmlShutdown"));
+  if (!begin || !count || !end || begin() != 0)
+    return 0;
+  unsigned cards = 0;
+  if (count(&cards) != 0)
+    cards = 0;
+  end();
+  return static_cast<int>(cards);
+}
+
+} // namespace
+
+int count_cards(const std::string& devices, const std::function<int()>& ask) {
   int result = 0;
-  boost::system::error_code code; // If it cannot be read, there are no cards.
-  for (fs::directory_iterator i{"/dev", code}, end; !code && i != end;
+  boost::system::error_code code; // If it cannot be read, it has no cards.
+  for (fs::directory_iterator i{devices, code}, end; !code && i != end;
        i.increment(code)) {
     auto name = i->path().filename().string();
     constexpr std::string_view card = "nvidia";
     result += name.starts_with(card)
               && is_digits(std::string_view{name}.substr(card.size()));
   }
-  return result;
+  return result > 0 ? result : ask();
 }
-
-} // namespace
 
 host_resources
 local_resources(const std::optional<std::string>& visible_devices) {
@@ -46,7 +66,7 @@ std::optional<std::string> own_visible_devices() {
 
 std::vector<std::string>
 gpus_shown_with(const std::optional<std::string>& variable) {
-  return visible_gpus(variable, count_cards());
+  return visible_gpus(variable, count_cards("/dev", ask_driver));
 }
 
 std::vector<std::string>

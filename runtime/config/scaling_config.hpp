@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -111,6 +112,11 @@ std::optional<std::string> own_visible_devices();
 /// *visible_devices*.
 host_resources local_resources(
   const std::optional<std::string>& visible_devices = own_visible_devices());
+
+/// The GPUs of a host: the driver makes nvidia0, nvidia1, … in *devices*. Not
+/// on WSL 2, and after a boot only once a program has used the driver: without
+/// such files the result is that of *ask*, which does.
+int count_cards(const std::string& devices, const std::function<int()>& ask);
 
 /// The GPUs of this host that CUDA shows to a process whose
 /// CUDA_VISIBLE_DEVICES is *variable*: see `visible_gpus`.

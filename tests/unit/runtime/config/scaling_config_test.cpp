@@ -1,9 +1,12 @@
 #include "troupe/runtime/config/scaling_config.hpp"
 
+#include <fstream>
 #include <limits>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "tests/support/temporary_folder.hpp"
 
 namespace troupe::internal {
 
@@ -23,6 +26,15 @@ TEST(scaling_config_test, names_the_gpus_that_cuda_shows) {
   EXPECT_THAT(visible_gpus("0", 0), IsEmpty());
   EXPECT_THAT(visible_gpus("0,x", 2), ElementsAre("0"));
   EXPECT_THAT(visible_gpus("99999999999999999999", 2), IsEmpty());
+}
+
+TEST(scaling_config_test, asks_the_driver_for_gpus_that_have_no_files) {
+  test::temporary_folder devices;
+  std::ofstream{(devices / "nvidiactl").string()};
+  EXPECT_EQ(count_cards(devices.path().string(), [] { return 2; }), 2);
+  EXPECT_EQ(count_cards((devices / "none").string(), [] { return 0; }), 0);
+  std::ofstream{(devices / "nvidia0").string()};
+  EXPECT_EQ(count_cards(devices.path().string(), [] { return 2; }), 1);
 }
 
 TEST(scaling_config_test, gives_each_rank_gpus_of_its_own) {

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include <dlfcn.h>
 
@@ -82,16 +83,19 @@ visible_gpus(const std::optional<std::string>& variable, int cards) {
     auto entry = rest.substr(0, rest.find(','));
     rest.remove_prefix(std::min(rest.size(), entry.size() + 1));
     // A card is named by its number, or by an id of the card or of a part of
-    // it, which only the driver can look up.
-    auto number = is_digits(entry) && entry.size() < 6
-                    ? whole_number<int>(entry)
-                    : std::nullopt;
-    auto is_id = entry.starts_with("GPU-") || entry.starts_with("MIG-");
-    if (!is_id && !(number && *number < cards))
-      break;
-    if (std::ranges::find(result, entry) != result.end())
+    // it, which only the driver can look up. CUDA skips blanks before a number
+    // and ignores what follows its digits.
+    std::string name{without_blanks(entry)};
+    if (!name.starts_with("GPU-") && !name.starts_with("MIG-")) {
+      name.resize(std::min(name.find_first_not_of("0123456789"), name.size()));
+      auto number = whole_number<int>(name);
+      if (!number || *number >= cards)
+        break;
+      name = std::to_string(*number);
+    }
+    if (std::ranges::find(result, name) != result.end())
       return {}; // CUDA shows none if one is named twice.
-    result.emplace_back(entry);
+    result.push_back(std::move(name));
   }
   return result;
 }

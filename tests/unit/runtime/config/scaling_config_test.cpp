@@ -17,6 +17,8 @@ TEST(scaling_config_test, names_the_gpus_that_cuda_shows) {
   EXPECT_THAT(visible_gpus("", 4), IsEmpty());
   EXPECT_THAT(visible_gpus("2", 4), ElementsAre("2"));
   EXPECT_THAT(visible_gpus("3,1", 4), ElementsAre("3", "1"));
+  EXPECT_THAT(visible_gpus(" 3, 1 ,02x", 4), ElementsAre("3", "1", "2"));
+  EXPECT_THAT(visible_gpus("1, 1", 4), IsEmpty());
   EXPECT_THAT(visible_gpus("-1", 4), IsEmpty());
   EXPECT_THAT(visible_gpus("0,9,1", 4), ElementsAre("0"))
     << "the rest of the list is ignored";

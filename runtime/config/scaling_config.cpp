@@ -86,7 +86,10 @@ visible_gpus(const std::optional<std::string>& variable, int cards) {
     // it, which only the driver can look up. CUDA skips blanks before a number
     // and ignores what follows its digits.
     std::string name{without_blanks(entry)};
-    if (!name.starts_with("GPU-") && !name.starts_with("MIG-")) {
+    auto is_slice = name.starts_with("MIG-");
+    if (is_slice && !result.empty())
+      break;
+    if (!is_slice && !name.starts_with("GPU-")) {
       name.resize(std::min(name.find_first_not_of("0123456789"), name.size()));
       auto number = whole_number<int>(name);
       if (!number || *number >= cards)
@@ -96,6 +99,8 @@ visible_gpus(const std::optional<std::string>& variable, int cards) {
     if (std::ranges::find(result, name) != result.end())
       return {}; // CUDA shows none if one is named twice.
     result.push_back(std::move(name));
+    if (is_slice)
+      break; // A process sees no second one.
   }
   return result;
 }

@@ -125,7 +125,8 @@ gpus_shown_with(const std::optional<std::string>& variable);
 
 /// Which of *cards* GPUs CUDA shows to a process whose CUDA_VISIBLE_DEVICES is
 /// *variable*: the entries before the first one that is not a card, in CUDA's
-/// order. Unset shows all, by number.
+/// order. Unset shows all, by number. Of slices of cards (MIG) CUDA shows a
+/// process the first one alone.
 std::vector<std::string>
 visible_gpus(const std::optional<std::string>& variable, int cards);
 

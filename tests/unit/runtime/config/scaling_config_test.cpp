@@ -23,8 +23,10 @@ TEST(scaling_config_test, names_the_gpus_that_cuda_shows) {
   EXPECT_THAT(visible_gpus("0,9,1", 4), ElementsAre("0"))
     << "the rest of the list is ignored";
   EXPECT_THAT(visible_gpus("0,0", 4), IsEmpty());
-  EXPECT_THAT(visible_gpus("GPU-8932f937-d72c,MIG-a8f2", 1),
-              ElementsAre("GPU-8932f937-d72c", "MIG-a8f2"));
+  EXPECT_THAT(visible_gpus("GPU-8932f937-d72c,GPU-a8f2", 2),
+              ElementsAre("GPU-8932f937-d72c", "GPU-a8f2"));
+  EXPECT_THAT(visible_gpus("MIG-a8f2,MIG-b091", 1), ElementsAre("MIG-a8f2"))
+    << "a process sees one slice";
   EXPECT_THAT(visible_gpus("0", 0), IsEmpty());
   EXPECT_THAT(visible_gpus("0,x", 2), ElementsAre("0"));
   EXPECT_THAT(visible_gpus("99999999999999999999", 2), IsEmpty());

@@ -159,7 +159,7 @@ TEST_F(gpu_test, ddp_averages_gradients_of_one_gpu_over_gloo) {
     auto group = place.group(0, rank, 2);
     // The same backend carries CUDA tensors through host memory.
     group->setBackend(at::kCUDA, c10d::ProcessGroup::BackendType::GLOO,
-                      std::nullopt);
+                      group->getBackend(at::kCPU));
     auto inner = std::make_shared<torch::nn::LinearImpl>(4, 1);
     inner->to(at::Device{at::kCUDA, 0});
     auto model = make_ddp(inner, group);

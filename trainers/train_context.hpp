@@ -59,6 +59,10 @@ public:
   int local_rank() const noexcept { return facts_.local_rank; }
   int local_world_size() const noexcept { return facts_.local_world_size; }
   int node_rank() const noexcept { return facts_.node_rank; }
+  /// The GPUs that belong to this rank, as CUDA numbers them in its process;
+  /// `device(context)` is the first. Not its `local_rank()`: other runs of the
+  /// program may have the first GPUs, and a rank may have several.
+  const std::vector<int>& gpus() const noexcept { return facts_.gpus; }
   std::uint64_t attempt() const noexcept { return facts_.attempt; }
   const std::string& run_name() const noexcept { return facts_.run_name; }
   /// 32 hex digits that name the run; the same after every restart, of ranks

@@ -30,7 +30,7 @@ void apply_thread_count(train_context& context) {
 } // namespace
 
 void torch_backend::prepare(train_context& context) const {
-  if (!rank_access{context}.facts().gpus.empty())
+  if (!context.gpus().empty())
     load_cuda(context.rank());
 }
 

@@ -24,7 +24,7 @@ constexpr int no_gpus_pretended = 77;
 
 /// Reports what it has until it is asked to stop.
 void report_resources(train_context& context, const fault_plan&) {
-  auto gpus = rank_access{context}.facts().gpus;
+  auto& gpus = context.gpus();
   auto cores = own_cores().numbers;
   while (!context.stop_requested())
     context.report({{"gpu", gpus.empty() ? -1 : gpus.front()},

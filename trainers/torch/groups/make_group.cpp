@@ -56,7 +56,7 @@ torch_config checked(const train_context& context, torch_config config) {
 backend choose(train_context& context, backend wanted) {
   if (wanted != backend::automatic)
     return wanted;
-  if (!rank_access{context}.facts().gpus.empty())
+  if (!context.gpus().empty())
     return backend::nccl;
   if (context.local_world_size() != context.world_size())
     return backend::hierarchical;
@@ -309,10 +309,9 @@ group_ends join(train_context& context, const torch_config& config,
 std::shared_ptr<torch_data_plane> make_group(train_context& context,
                                              const torch_config& config) {
   auto plane = std::make_unique<torch_data_plane>();
-  if (!rank_access{context}.facts().gpus.empty()) {
+  if (!context.gpus().empty()) {
     plane->device = at::Device{
-      at::kCUDA,
-      static_cast<c10::DeviceIndex>(rank_access{context}.facts().gpus.front())};
+      at::kCUDA, static_cast<c10::DeviceIndex>(context.gpus().front())};
     // For `torch::kCUDA` without an index, which otherwise means GPU 0.
     c10::impl::VirtualGuardImpl{at::kCUDA}.setDevice(plane->device);
   }

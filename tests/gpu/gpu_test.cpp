@@ -145,6 +145,16 @@ TEST_F(gpu_test, the_callers_thread_computes_on_a_gpu) {
   EXPECT_EQ(outcome.metrics.at("is_cuda").number(), 1);
 }
 
+TEST_F(gpu_test, the_callers_thread_has_its_gpu_again_after_a_run) {
+  if (gpu_count() < 2)
+    GTEST_SKIP() << "needs two GPUs, CUDA shows " << gpu_count();
+  const c10::DeviceGuard mine{at::Device{at::kCUDA, 1}};
+  auto outcome = run(names_its_device, {.num_workers = 0, .use_gpu = true});
+  ASSERT_FALSE(outcome.error) << outcome.error->message;
+  EXPECT_EQ(outcome.metrics.at("current").number(), 0);
+  EXPECT_EQ(current_gpu(), 1);
+}
+
 TEST_F(gpu_test, a_world_of_one_trains_on_a_gpu) {
   auto outcome = run(trains, {.num_workers = 1, .use_gpu = true});
   ASSERT_FALSE(outcome.error) << outcome.error->message;

@@ -5,6 +5,8 @@
 #include <stdexcept>
 
 #include <ATen/Parallel.h>
+#include <c10/core/DeviceGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/Exception.h>
 
 #include "troupe/trainers/torch/groups/c10d_groups.hpp"
@@ -37,6 +39,11 @@ void torch_backend::prepare(train_context& context) const {
 void torch_backend::run(train_context& context,
                         const std::function<void()>& loop) const {
   apply_thread_count(context);
+  // The thread may be the caller's, who computes on another GPU afterwards.
+  c10::OptionalDeviceGuard gpu_of_caller;
+  if (rank_access{context}.facts().in_process && !context.gpus().empty())
+    gpu_of_caller.reset_device(
+      c10::impl::VirtualGuardImpl{at::kCUDA}.getDevice());
   rank_access{context}.data_plane() = make_group(context, config);
   auto take_down = [](train_context* x) {
     rank_access{*x}.data_plane().reset();

@@ -69,9 +69,10 @@ refuse_reports_after_abort(train_context& context,
 void abort_nccl_group(c10::intrusive_ptr<c10d::Backend> member);
 
 /// How long collectives that a loop has started may take on the GPU after the
-/// loop returned: 30 s; a peer that never joins them ends by the run's own
-/// limits. 1 s while an exception leaves the loop: peers that wait for this
-/// rank keep the communicator open, and learn of the exception only after this.
+/// loop returned: 30 s. They are then aborted, in a peer that joins them later,
+/// too; a report at the end of the loop waits for all without this limit. 1 s
+/// while an exception leaves the loop: peers that wait for this rank keep the
+/// communicator open, and learn of the exception only after this.
 std::chrono::milliseconds nccl_drain_limit() noexcept;
 
 /// Ends *member* in order: pending work on *device* finishes, then the

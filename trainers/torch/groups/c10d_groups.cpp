@@ -178,10 +178,11 @@ void load_cuda(int rank) {
     lacks(rank, std::string{"the CUDA part of LibTorch could not be loaded: "}
                   + ::dlerror());
   if (!at::hasCUDA())
-    lacks(rank, "LibTorch finds no GPU on this host, or was asked for one "
-                "before its CUDA part was loaded: call troupe::gpu_count() "
-                "before the first seed or tensor of a program whose ranks are "
-                "threads");
+    lacks(rank, "LibTorch finds no GPU on this host; or the program used CUDA "
+                "before troupe::init, which must be the first line of main; or "
+                "LibTorch was asked for a GPU before its CUDA part was loaded: "
+                "call troupe::gpu_count() before the first seed or tensor of a "
+                "program whose ranks are threads");
 }
 
 c10::intrusive_ptr<c10d::Backend>

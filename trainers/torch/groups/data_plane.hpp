@@ -28,9 +28,10 @@ std::shared_ptr<torch_data_plane> data_plane(train_context& context);
 at::Device device(train_context& context);
 
 /// How many GPUs LibTorch can use in this process; 0 without its CUDA part or a
-/// driver. Loads the CUDA part: call it in `main`, before the first seed or
-/// tensor, if it decides about `use_gpu` or if ranks are threads of the
-/// program. (`torch::cuda::is_available()` is false until it is loaded.)
+/// driver. Loads the CUDA part: call it in `main`, after `troupe::init`, whose
+/// ranks are forks, and before the first seed or tensor, if it decides about
+/// `use_gpu` or if ranks are threads of the program.
+/// (`torch::cuda::is_available()` is false until it is loaded.)
 int gpu_count();
 
 } // namespace troupe

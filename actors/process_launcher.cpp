@@ -69,8 +69,12 @@ void process_launcher::prepare(start_ranks& x) {
     note_secrets(environment_);
   }
   auto own = own_cores();
-  cpus_ = plan_cpus(args_.cores.empty() ? own : own.part(args_.cores),
-                    static_cast<int>(x.ranks.size()), args_.runs_at_once);
+  if (!args_.cores.empty() && args_.is_pinned)
+    own = own.part(args_.cores);
+  else if (!args_.cores.empty())
+    own.count = static_cast<int>(args_.cores.size());
+  cpus_ = plan_cpus(std::move(own), static_cast<int>(x.ranks.size()),
+                    args_.runs_at_once);
   for (auto& facts : x.ranks)
     facts.cores = cpus_.cores[local(facts.rank)];
 }

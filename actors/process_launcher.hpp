@@ -44,6 +44,8 @@ struct process_launcher_args {
   std::shared_ptr<const inheritance> inherited;
   /// How many such runs of this process use these cores at once.
   int runs_at_once = 1;
+  /// Whether ranks have these very `cores`; otherwise as many of all.
+  bool is_pinned = true;
 };
 
 /// Starts ranks as processes of this host.

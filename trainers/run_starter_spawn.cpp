@@ -158,7 +158,10 @@ std::shared_ptr<rank_launcher> run_starter::make_launcher() {
         return (*endpoint)->new_connection();
       },
       std::move(around_.console), [store = x.store] { return store->ticket(); },
-      resources_->cores, request_.inherited, request_.runs_at_once});
+      resources_->cores, request_.inherited, request_.runs_at_once,
+      // Programs do not know of each other: their runs would all be pinned to
+      // the first cores of the host.
+      around_.is_trial});
   auto find = [loop = request_.loop](const loop_spec&) -> expected<train_loop> {
     return loop;
   };

@@ -12,7 +12,7 @@ namespace troupe::internal {
 /// How the ranks of one host share its cores.
 struct cpu_plan {
   /// The cores of each local rank; empty lists if there are fewer cores than
-  /// ranks, or if other runs or containers use the same cores.
+  /// ranks, or if they have a number of cores, but none in particular.
   std::vector<std::vector<int>> cores;
 
   /// OpenMP threads of a rank: its part of the cores, at least 1.

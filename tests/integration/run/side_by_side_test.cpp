@@ -1,6 +1,7 @@
 // Which cores and GPUs the runs of one process have that are under way at the
 // same time.
 
+#include <cstdlib>
 #include <string>
 #include <thread>
 
@@ -25,11 +26,12 @@ constexpr int no_gpus_pretended = 77;
 /// Reports what it has until it is asked to stop.
 void report_resources(train_context& context, const fault_plan&) {
   auto& gpus = context.gpus();
-  auto cores = own_cores().numbers;
+  auto cores = static_cast<int>(own_cores().numbers.size());
+  auto threads = std::getenv("OMP_NUM_THREADS");
   while (!context.stop_requested())
     context.report({{"gpu", gpus.empty() ? -1 : gpus.front()},
-                    {"core", cores.front()},
-                    {"cores", static_cast<int>(cores.size())}});
+                    {"cores", cores},
+                    {"threads", threads ? std::atoi(threads) : 0}});
 }
 
 /// A run that has made a report.
@@ -107,37 +109,48 @@ TEST_F(run_test, runs_side_by_side_share_gpus_only_if_there_are_too_few) {
               HasSubstr("shares 2 GPUs"));
 }
 
-TEST_F(run_test, runs_side_by_side_have_the_cores_that_they_claim) {
+// Another program has the same cores, and would be pinned to the first ones.
+TEST_F(run_test, a_run_that_claims_cores_has_as_many_but_none_in_particular) {
   auto own = own_cores();
-  if (own.count < 2 || own.are_shared())
-    GTEST_SKIP() << "two runs cannot have cores of their own";
+  if (own.count < 2)
+    GTEST_SKIP() << "a run that claims nothing has one, too";
+  ::unsetenv("OMP_NUM_THREADS");
   own_system system;
   scaling_config scaling{.num_workers = 1};
   scaling.resources_per_worker.cpus = 1;
   auto first = begin_run(system, storage_.path(), "first", scaling);
   auto second = begin_run(system, storage_.path(), "second", scaling);
-  EXPECT_EQ(resource_of(first, "cores"), metric_value{1});
-  EXPECT_EQ(resource_of(first, "core"), metric_value{own.numbers[0]});
-  EXPECT_EQ(resource_of(second, "cores"), metric_value{1});
-  EXPECT_EQ(resource_of(second, "core"), metric_value{own.numbers[1]});
-  first.finish(); // Its cores are free before someone has waited for it.
-  while (!is_terminal(first.status().state))
+  auto all = static_cast<int>(own.numbers.size());
+  for (auto run : {&first, &second}) {
+    EXPECT_EQ(resource_of(*run, "cores"), metric_value{all});
+    EXPECT_EQ(resource_of(*run, "threads"), metric_value{1});
+  }
+  EXPECT_THAT(journal_of_run(storage_.path(), "second"),
+              testing::Not(testing::HasSubstr("shares")));
+}
+
+TEST_F(run_test, cores_are_free_once_a_run_is_over) {
+  own_system system;
+  scaling_config scaling{.num_workers = 1};
+  scaling.resources_per_worker.cpus = own_cores().count;
+  auto first = begin_run(system, storage_.path(), "first", scaling);
+  first.finish();
+  while (!is_terminal(first.status().state)) // No one has waited for it.
     std::this_thread::yield();
-  auto third = begin_run(system, storage_.path(), "third", scaling);
-  EXPECT_EQ(resource_of(third, "core"), metric_value{own.numbers[0]});
-  EXPECT_THAT(journal_of_run(storage_.path(), "third"),
+  auto second = begin_run(system, storage_.path(), "second", scaling);
+  EXPECT_THAT(journal_of_run(storage_.path(), "second"),
               testing::Not(testing::HasSubstr("shares")));
 }
 
 TEST_F(run_test, a_run_that_claims_a_part_of_a_core_has_one) {
-  auto own = own_cores();
-  if (own.count < 2 || own.are_shared())
+  if (own_cores().count < 2)
     GTEST_SKIP() << "a run that claims nothing has one, too";
+  ::unsetenv("OMP_NUM_THREADS");
   own_system system;
   scaling_config scaling{.num_workers = 1};
   scaling.resources_per_worker.cpus = 0.5;
   auto half = begin_run(system, storage_.path(), "half", scaling);
-  EXPECT_EQ(resource_of(half, "cores"), metric_value{1});
+  EXPECT_EQ(resource_of(half, "threads"), metric_value{1});
 }
 
 TEST_F(run_test, a_run_says_how_many_of_its_cores_others_have) {

@@ -18,7 +18,10 @@ data_parallel_trainer::start(caf::actor_system& system,
       end.status = run_status_kind::preempted;
     return end;
   };
-  return run_access::start(std::move(prepared), system, std::move(around));
+  auto run = run_access::start(std::move(prepared), system, std::move(around));
+  if (run && preempted.stop_requested()) // After the attempt had begun.
+    run->preempt("the start of the run was stopped");
+  return run;
 }
 
 } // namespace troupe

@@ -63,7 +63,9 @@ public:
   /// "troupe/actors.hpp" to call it.
   ///
   /// Waits for ranks of an earlier start that have not ended. A stop of
-  /// *preempted* ends that: `ec::stopped`, and the run has been preempted.
+  /// *preempted* ends that: `ec::stopped`, and the run has been preempted. One
+  /// that comes after that preempts the run of the handle; one that comes after
+  /// the return does nothing.
   expected<run_handle> start(caf::actor_system& system,
                              const std::stop_token& preempted = {}) const;
 

@@ -14,6 +14,8 @@ int main(int argc, char** argv) {
     return troupe::internal::test::be_listener(argv[2], argv[3], argv[4]);
   if (argc > 2 && std::string{argv[1]} == "--on-gpus")
     return troupe::internal::test::run_on_gpus(argv[2]);
+  if (argc > 2 && std::string{argv[1]} == "--stop-late")
+    return troupe::internal::test::stop_start_late(argv[2]);
   ::testing::InitGoogleTest(&argc, argv);
   return RUN_ALL_TESTS();
 }

@@ -2,6 +2,7 @@
 // start that resumes.
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -95,6 +96,45 @@ TEST_P(preemption_by_signal, ends_with_a_last_checkpoint_and_resumes) {
 
 INSTANTIATE_TEST_SUITE_P(signals, preemption_by_signal,
                          testing::Values(SIGTERM, SIGUSR1, SIGHUP));
+
+int stop_start_late(const fs::path& storage) {
+  // The start waits at the failpoint until someone reads of it.
+  auto passed = storage / "passed";
+  if (::mkfifo(passed.c_str(), 0600) != 0
+      || ::setenv("TROUPE_FAILPOINT_LOG", passed.c_str(), 1) != 0
+      || !arm_failpoint("attempt.state_saved=eio"))
+    return 1;
+  own_system system;
+  std::stop_source ending;
+  std::jthread service{[&] {
+    wait_for(storage, [&] { return fs::exists(storage / "run/state.json"); });
+    ending.request_stop();
+    unique_fd reader{::open(passed.c_str(), O_RDONLY | O_CLOEXEC)};
+    read_until(reader.get(), "\n");
+  }};
+  train_options options{.scaling = {.num_workers = 0}};
+  options.run.name = "run";
+  options.run.storage_path = storage;
+  fault_plan plan{.action = "leave", .steps = 1000};
+  auto handle = data_parallel_trainer{counting_loop, plan, options}.start(
+    system, ending.get_token());
+  if (!handle)
+    return 2;
+  return handle->wait().status == run_status_kind::preempted ? 0 : 3;
+}
+
+TEST_F(run_test, a_stop_of_a_start_that_has_begun_an_attempt_preempts_it) {
+  auto child = ::fork();
+  if (child == 0) {
+    ::execl("/proc/self/exe", "run_test", "--stop-late",
+            storage_.path().c_str(), nullptr);
+    ::_exit(1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status)) << status;
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
 
 class start_beside_old_ranks : public run_test {
 protected:

@@ -36,6 +36,10 @@ void counting_loop(train_context& context, const fault_plan& plan);
 /// have. The exit code.
 int run_on_gpus(const fs::path& storage);
 
+/// Starts a run and stops the start once it has begun an attempt. The exit
+/// code: 0 if the run was preempted.
+int stop_start_late(const fs::path& storage);
+
 /// Runs of loops in a storage folder of their own.
 class run_test : public ::testing::Test {
 protected:

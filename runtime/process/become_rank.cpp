@@ -92,9 +92,16 @@ void pin_to(const std::vector<int>& cores) {
 void enter_folder(const unique_fd& folder) {
   if (::fchdir(folder.get()) == 0)
     return;
+  auto code = errno;
+  // Mostly the spawner is in that folder. If it is gone since, as on network
+  // storage, the current folder is as well, and no relative path leads
+  // elsewhere.
+  struct stat ours {};
+  if (::stat(".", &ours) != 0)
+    return;
   write_termination_message(
     "could not enter the current folder of the program: "
-    + std::system_category().message(errno));
+    + std::system_category().message(code));
   ::_exit(EXIT_FAILURE);
 }
 

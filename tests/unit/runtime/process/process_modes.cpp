@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <spawn.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -159,6 +160,34 @@ int change_user() {
   return spawner() ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
+/// The current folder of this program, which it may not enter any more; unset:
+/// it could not be made.
+unique_fd closed_folder;
+
+void close_current_folder() {
+  char folder[] = "/tmp/troupe-closed-XXXXXX";
+  if (!::mkdtemp(folder) || ::chdir(folder) != 0)
+    return;
+  unique_fd opened{::open(".", O_PATH | O_DIRECTORY | O_CLOEXEC)};
+  ::chmod(folder, 0);
+  ::rmdir(folder);
+  if (::geteuid() == 0 && ::seteuid(54321) != 0)
+    return;
+  closed_folder = std::move(opened);
+}
+
+/// Says how a rank of that folder ends that returns 5; nothing if there is no
+/// such folder.
+int start_in_closed_folder() {
+  if (!closed_folder)
+    return EXIT_SUCCESS;
+  auto request = command("return 5");
+  request.folder = std::move(closed_folder);
+  std::cout << to_string(run_rank(**spawner(), std::move(request)))
+            << std::endl;
+  return ::seteuid(::getuid()) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
 /// Kills the processes with this program's variable; says which of those that
 /// have it are left.
 void end_processes_as_a_child(pid_t stranger) {
@@ -207,6 +236,8 @@ int spare_relatives() {
 } // namespace
 
 void prepare_mode(const std::string& mode) {
+  if (mode == "closed_folder")
+    close_current_folder();
   if (mode == "two_descriptors")
     leave_two_descriptors();
   if (mode != "late")
@@ -218,6 +249,8 @@ void prepare_mode(const std::string& mode) {
 int run_mode(const std::string& mode) {
   if (mode == "change_user")
     return change_user();
+  if (mode == "closed_folder")
+    return start_in_closed_folder();
   if (mode == "hold_ranks")
     return hold_ranks();
   if (mode == "hold_traced")

@@ -361,6 +361,16 @@ TEST(spawner_death_test, starts_no_ranks_of_a_user_that_the_program_was) {
   EXPECT_THAT(said, HasSubstr("runs as user 54321 and group"));
 }
 
+// As network storage refuses one that another client has made again.
+TEST(spawner_death_test, starts_ranks_in_a_folder_that_is_closed_to_it_too) {
+  auto program = start_program("closed_folder");
+  auto said = read_all(program.output.get());
+  EXPECT_EQ(program.wait(), 0);
+  if (said.empty())
+    GTEST_SKIP() << "no folder can be closed to this user";
+  EXPECT_EQ(said, "exited with code 5\n");
+}
+
 TEST(spawner_death_test, is_not_mistaken_for_one_by_a_stale_variable) {
   ::setenv("TROUPE_SPAWNER", "1", 1);
   auto program = start_program("leave_ranks");

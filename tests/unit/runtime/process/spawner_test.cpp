@@ -332,6 +332,13 @@ TEST_F(spawner_test, serves_two_threads_at_once) {
   other.join();
 }
 
+TEST_F(spawner_test, starts_no_rank_in_another_folder_than_the_wanted_one) {
+  auto request = command("return 0");
+  request.folder.reset(::open("/proc/self/stat", O_PATH | O_CLOEXEC));
+  EXPECT_THAT(to_string(run_rank(client, std::move(request))),
+              HasSubstr("could not enter the current folder"));
+}
+
 TEST_F(spawner_test, does_not_exist_inside_a_rank) {
   EXPECT_EQ(run_rank(client, command("has_spawner")).code, 0);
 }

@@ -114,7 +114,7 @@ expected<void> spawner_connection::check_user() const {
                  concat("this process runs as user ", user, " and group ",
                         group, " now, but its ranks would run as user ", user_,
                         " and group ", group_,
-                        ": call troupe::init after the change"));
+                        ": call troupe::init only after the change"));
 }
 
 expected<void> spawner_connection::push(order x) {

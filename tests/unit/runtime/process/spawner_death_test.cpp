@@ -359,6 +359,7 @@ TEST(spawner_death_test, starts_no_ranks_of_a_user_that_the_program_was) {
   if (said.empty())
     GTEST_SKIP() << "this user cannot become another";
   EXPECT_THAT(said, HasSubstr("runs as user 54321 and group"));
+  EXPECT_THAT(said, HasSubstr("call troupe::init only after the change"));
 }
 
 // As network storage refuses one that another client has made again.

@@ -297,7 +297,9 @@ void host_states::plan_launch(std::size_t host, bool may_help, time_point now,
                               host_decisions& out) {
   auto& x = hosts_[host];
   ++x.failures_in_a_row;
-  auto is_over = x.is_launched && limits_.max_relaunches >= 0
+  // The limit on joining is that of a host that may still boot.
+  auto is_awaited = limits_.min_ranks == 0 && gather_until_ && !x.was_here;
+  auto is_over = x.is_launched && !is_awaited && limits_.max_relaunches >= 0
                  && x.launches > limits_.max_relaunches;
   if (!may_help || is_over)
     give_up(host, now, out);

@@ -34,10 +34,9 @@ TEST_F(host_states_test, jitter_takes_up_to_a_half_of_a_wait) {
 }
 
 TEST_F(host_states_test, HS_3_gives_a_host_up_after_its_budget) {
-  make(2, {.max_relaunches = 2});
+  serve(2, {.max_relaunches = 2});
+  states->on_gone(1, 1, "its connection broke", now);
   gather();
-  hello(0, 1);
-  EXPECT_THAT(launcher_ended(1, 2, "refused"), IsEmpty());
   EXPECT_THAT(pass(seconds{1}, {0}), ElementsAre("launch 1 as 3"));
   EXPECT_THAT(launcher_ended(1, 3, "refused"), IsEmpty());
   EXPECT_THAT(pass(seconds{2}, {0}), ElementsAre("launch 1 as 4"));
@@ -47,8 +46,26 @@ TEST_F(host_states_test, HS_3_gives_a_host_up_after_its_budget) {
                           "needed:\n  b: refused (launched 3 times)"));
   EXPECT_EQ(state(1), host_state::given_up);
   // It may still come by itself.
-  EXPECT_THAT(hello(1, 1), IsEmpty());
+  EXPECT_THAT(hello(1, 2), IsEmpty());
   EXPECT_EQ(state(1), host_state::ready);
+}
+
+// One that takes long to boot, as far as the user lets it.
+TEST_F(host_states_test, HS_3_a_host_that_was_never_here_has_the_join_limit) {
+  make(2, {.join = seconds{120}, .max_relaunches = 2});
+  gather();
+  hello(0, 1);
+  std::uint64_t launch = 2;
+  for (auto wait : {1, 2, 4, 8, 16, 32}) {
+    EXPECT_THAT(launcher_ended(1, launch, "no route"), IsEmpty());
+    EXPECT_THAT(pass(seconds{wait}, {0}),
+                ElementsAre(concat("launch 1 as ", ++launch)));
+  }
+  EXPECT_THAT(launcher_ended(1, launch, "no route"), IsEmpty());
+  EXPECT_THAT(pass(seconds{57}, {0}),
+              ElementsAre("fail timeout: 1 of 2 hosts is missing after 120 s, "
+                          "and 2 are needed:\n  b: no route (launched 7 "
+                          "times)"));
 }
 
 // A run of weeks may lose the same host now and then.

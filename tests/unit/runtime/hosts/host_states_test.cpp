@@ -46,14 +46,15 @@ TEST_F(host_states_test, starts_with_enough_hosts_after_the_join_limit) {
 }
 
 TEST_F(host_states_test, names_each_missing_host_and_its_cause) {
-  make(6, {.max_relaunches = 0});
+  make(6);
   gather();
   hello(0, 1);
   launched(1, 2);
   launched(2, 3);
   launched(4, 5);
   EXPECT_THAT(
-    launcher_ended(2, 3, "ssh: connect to host c port 22: No route to host"),
+    launcher_ended(2, 3, "ssh: connect to host c port 22: No route to host",
+                   false),
     ElementsAre("given up 2: ssh: connect to host c port 22: No route to host",
                 "fail spawn: 5 of 6 hosts are missing, and 6 are needed:\n"
                 "  b: launched, but its agent did not connect to "

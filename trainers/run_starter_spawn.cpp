@@ -23,6 +23,9 @@ namespace troupe::internal {
 
 namespace {
 
+/// More cards than a host has.
+constexpr int any_card = 1'000'000;
+
 /// Without guests; one if it has no workers.
 int planned_ranks(const run_request& x) {
   return std::max(ranks_in(shares_of(x)), 1);
@@ -138,6 +141,11 @@ host_roster run_starter::make_roster() {
     limits.max_ranks = request_.scaling.num_workers.max;
     limits.per_host = request_.scaling.workers_per_host;
   }
+  auto& variables = request_.run.worker_env;
+  if (auto shown = variables.find("CUDA_VISIBLE_DEVICES");
+      shown != variables.end())
+    limits.shown_gpus =
+      static_cast<int>(visible_gpus(shown->second, any_card).size());
   auto own = own_agent_facts();
   own.gpus = static_cast<int>(resources_for(request_).gpus);
   own.address = std::move(own_address_);

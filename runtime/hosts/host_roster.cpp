@@ -193,9 +193,10 @@ int host_roster::slots_of_guest() const {
 
 host_room host_roster::room_on(const agent_facts& x, int planned) const {
   auto is_fixed = limits_.min_ranks == 0;
+  auto gpus = std::min(x.gpus, limits_.shown_gpus);
   return limits_.claim.room_on(
     concat("host ", x.host),
-    {static_cast<double>(x.cores), static_cast<double>(x.gpus)}, planned,
+    {static_cast<double>(x.cores), static_cast<double>(gpus)}, planned,
     is_fixed ? planned : limits_.per_host);
 }
 

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <limits>
 #include <optional>
 #include <set>
 #include <string>
@@ -63,6 +64,9 @@ struct host_limits {
   int per_host = 0;
 
   rank_claim claim; ///< A host has room for ranks as far as it holds theirs.
+
+  /// GPUs that ranks of a host see, if their agent sees more.
+  int shown_gpus = std::numeric_limits<int>::max();
 };
 
 /// Launch an agent on *host*. Its launcher is called *launch* in events.

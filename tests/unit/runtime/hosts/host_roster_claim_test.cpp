@@ -18,8 +18,8 @@ class claim_roster_test : public host_roster_test {
 protected:
   claim_roster_test() { make(0, {2, 2, 1}); }
 
-  void make(int min_ranks, const std::vector<int>& slots, int per_host = 0) {
-    host_limits limits;
+  void make(int min_ranks, const std::vector<int>& slots, int per_host = 0,
+            host_limits limits = {}) {
     limits.min_ranks = min_ranks;
     limits.per_host = per_host;
     limits.claim = {1, 1};
@@ -45,6 +45,14 @@ TEST_F(claim_roster_test, refuses_a_host_that_cannot_hold_its_ranks) {
   EXPECT_EQ(refused.error().message, "2 workers ask for 2 gpus, host h1 has 0");
   EXPECT_EQ(admit(with("h2", 2, 2)).value(), 1u) << "its place stays free";
   EXPECT_EQ(roster.shortage(1), "");
+}
+
+TEST_F(claim_roster_test, ranks_have_no_gpus_that_their_variables_hide) {
+  host_limits limits;
+  limits.shown_gpus = 1;
+  make(1, {1, 2, 2}, 0, limits);
+  ASSERT_EQ(admit(with("h1", 1, 2)).value(), 1u);
+  EXPECT_EQ(roster.at(1).room.ranks, 1);
 }
 
 TEST_F(claim_roster_test, a_smaller_host_gets_a_smaller_part) {

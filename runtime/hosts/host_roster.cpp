@@ -273,8 +273,9 @@ expected<std::size_t> host_roster::admit(const agent_facts& x, time_point now,
     room =
       room_on(x, *host < all().size() ? at(*host).planned : slots_of_guest());
     auto lacks_room = room.ranks == 0 && !room.shortage.empty();
-    // A host that has just booted may not show its GPUs yet.
-    if (lacks_room && was_here(*host, x)) {
+    // A host that has just booted may not show its GPUs yet, or only some.
+    if (was_here(*host, x)
+        && (lacks_room || states_.may_have_more(*host, room, now))) {
       states_.on_problem(*host, room.shortage);
       return failure(ec::conflict, std::move(room.shortage));
     }

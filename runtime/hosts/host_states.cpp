@@ -88,6 +88,17 @@ void host_states::admit(std::size_t host, const agent_facts& x, bool is_guest,
   mine.driver_address = x.driver_address;
   mine.admitted = now;
   mine.room = std::move(room);
+  mine.short_since.reset();
+}
+
+bool host_states::may_have_more(std::size_t host, const host_room& room,
+                                time_point now) {
+  auto& x = hosts_[host];
+  if (room.ranks >= x.room.ranks)
+    return false;
+  if (!x.short_since)
+    x.short_since = now;
+  return now - *x.short_since < late_room;
 }
 
 host_decisions host_states::on_hello(std::size_t host,

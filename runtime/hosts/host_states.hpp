@@ -166,6 +166,8 @@ struct run_host {
   time_point admitted{};      ///< Its agent checks it since then.
   /// Why that cannot use its storage, which may pass.
   std::string problem;
+  /// Its agent has said since then that it has less room than before.
+  std::optional<time_point> short_since;
 
   // -- its state
   host_state state = host_state::expected;
@@ -233,6 +235,9 @@ public:
   static constexpr retry_delay left_out_delay{duration{60'000},
                                               duration{3'600'000}};
 
+  /// How long a host that has been here may lack a part of its room.
+  static constexpr duration late_room{30'000};
+
   /// *addresses* are those of the driver, for messages.
   host_states(std::vector<run_host> hosts, host_limits limits,
               std::string addresses, random_function random);
@@ -272,6 +277,10 @@ public:
   void on_problem(std::size_t host, const std::string& problem) {
     hosts_[host].problem = problem;
   }
+
+  /// Whether *host*, which has been here, has less *room* than then, and not
+  /// for long.
+  bool may_have_more(std::size_t host, const host_room& room, time_point now);
 
   /// The agent *incarnation* of *host* has checked it: it is here. A launch of
   /// this driver there ends if it is a guest.

@@ -95,6 +95,20 @@ TEST_F(claim_roster_test, a_host_that_comes_back_with_more_has_more_ranks) {
   EXPECT_EQ(roster.shortage(1), "");
 }
 
+TEST_F(claim_roster_test, a_host_that_comes_back_may_show_a_part_late) {
+  make(1, {2, 2, 2});
+  ASSERT_EQ(admit(with("h1", 1, 2)).value(), 1u);
+  roster.checked(1, 1, {}, now);
+  roster.gone(1, 1, "lost", now);
+  auto refused = admit(with("h1", 2, 1));
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ec::conflict);
+  EXPECT_EQ(refused.error().message, "2 workers ask for 2 gpus, host h1 has 1");
+  now += host_states::late_room;
+  ASSERT_EQ(admit(with("h1", 2, 1)).value(), 1u) << "that is all it has";
+  EXPECT_EQ(roster.at(1).room.ranks, 1);
+}
+
 TEST_F(claim_roster_test, another_machine_with_too_little_is_refused_for_good) {
   ASSERT_EQ(admit(with("h1", 1, 2)).value(), 1u);
   roster.checked(1, 1, {}, now);

@@ -174,8 +174,10 @@ std::shared_ptr<rank_launcher> run_starter::make_launcher() {
     return loop;
   };
   auto body = [find, system = &system_, agent = x.agent_cell, kept = x.contexts,
-               network = around_.network](std::uint64_t attempt, int rank,
-                                          int segment) {
+               network = around_.network, share = std::weak_ptr{resources_}](
+                std::uint64_t attempt, int rank, int segment) {
+    // No other run has the GPUs of a thread that is left behind.
+    auto own = share.lock();
     (void) run_rank(*system,
                     {*agent, attempt, rank, segment, find, kept, network});
   };

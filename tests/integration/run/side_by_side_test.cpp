@@ -1,6 +1,8 @@
 // Which cores and GPUs the runs of one process have that are under way at the
 // same time.
 
+#include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <string>
 #include <thread>
@@ -59,6 +61,37 @@ std::string journal_of_run(const fs::path& storage, const char* name) {
   return bytes_of(storage / name / "journal.jsonl");
 }
 
+/// The GPU of a run that begins after one whose rank, a thread, has not left
+/// its loop.
+std::string gpu_beside_left_thread(caf::actor_system& system,
+                                   const fs::path& storage) {
+  std::atomic<bool> is_inside = false;
+  std::atomic<bool> may_leave = false;
+  auto stay = [&](train_context&) {
+    is_inside = true;
+    while (!may_leave)
+      std::this_thread::yield();
+  };
+  scaling_config scaling{.num_workers = 1, .use_gpu = true};
+  train_options options{.scaling = scaling};
+  options.scaling.where = placement::in_process;
+  options.run.name = "thread";
+  options.run.storage_path = storage;
+  options.run.stop_timeout = std::chrono::milliseconds{100};
+  auto run =
+    data_parallel_trainer{in_process_loop{stay}, options}.start(system).value();
+  while (!is_inside)
+    std::this_thread::yield();
+  run.abort();
+  (void) run.wait();
+  auto beside = begin_run(system, storage, "beside", scaling);
+  auto result = to_string(resource_of(beside, "gpu"));
+  may_leave = true;
+  while (run.threads_left_behind() > 0)
+    std::this_thread::yield();
+  return result;
+}
+
 } // namespace
 
 int run_on_gpus(const fs::path& storage) {
@@ -66,6 +99,7 @@ int run_on_gpus(const fs::path& storage) {
     return no_gpus_pretended;
   ::unsetenv("CUDA_VISIBLE_DEVICES");
   own_system system;
+  fs::ofstream{storage / "left"} << gpu_beside_left_thread(system, storage);
   scaling_config scaling{.num_workers = 2, .use_gpu = true};
   auto first = begin_run(system, storage, "first", scaling);
   auto second = begin_run(system, storage, "second", scaling);
@@ -97,6 +131,7 @@ TEST_F(run_test, runs_side_by_side_share_gpus_only_if_there_are_too_few) {
   if (WIFEXITED(status) && WEXITSTATUS(status) == no_gpus_pretended)
     GTEST_SKIP() << "no mounts for pretended GPUs";
   ASSERT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  EXPECT_EQ(bytes_of(storage_ / "left"), "1");
   EXPECT_EQ(bytes_of(storage_ / "gpus"), "0 2 0 ");
   using testing::HasSubstr;
   using testing::Not;

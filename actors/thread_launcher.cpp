@@ -46,7 +46,7 @@ void lent_thread::take_back() {
 struct thread_launcher::shared {
   explicit shared(body_type f) : body(std::move(f)) {}
 
-  const body_type body;
+  body_type body;
   mutable std::mutex mutex;
   std::condition_variable changed;
   int running = 0;
@@ -114,6 +114,13 @@ int thread_launcher::running() const noexcept {
 void thread_launcher::join() {
   std::unique_lock guard{shared_->mutex};
   shared_->changed.wait(guard, [this] { return shared_->running == 0; });
+}
+
+void thread_launcher::forget() {
+  body_type last; // Destroyed without the lock.
+  std::lock_guard guard{shared_->mutex};
+  if (!lent_ && shared_->running == 0)
+    last.swap(shared_->body);
 }
 
 } // namespace troupe::internal

@@ -55,6 +55,11 @@ public:
   /// Waits until no thread is in its loop any more.
   void join();
 
+  /// No rank is launched any more: destroys the function on this thread, unless
+  /// a thread is still in its loop or was lent. It may have the user's
+  /// closures, whose destructors may wait.
+  void forget();
+
 private:
   struct shared;
   std::shared_ptr<shared> shared_;

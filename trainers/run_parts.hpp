@@ -100,6 +100,8 @@ struct run_parts {
       launches->close();
     door.reset();
     endpoint->reset();
+    if (threads)
+      threads->forget();
   }
 
   /// Waits for the end, for the ranks' output and for trackers, and gives up

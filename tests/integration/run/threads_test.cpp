@@ -1,7 +1,11 @@
 // Loops as threads of this process, and on the thread that calls fit().
 
+#include <sys/mman.h>
+
 #include <atomic>
 #include <csignal>
+#include <future>
+#include <memory>
 #include <new>
 #include <thread>
 
@@ -206,6 +210,23 @@ TEST_F(run_test, a_closure_is_refused_in_processes) {
   ASSERT_TRUE(outcome.error);
   EXPECT_EQ(outcome.error->code, ec::invalid_config);
   EXPECT_EQ(x, 0);
+}
+
+TEST(thread_launcher_test, forgets_its_function_once_no_thread_is_in_its_loop) {
+  auto owned = std::make_shared<int>(0);
+  std::weak_ptr<int> alive = owned;
+  std::promise<void> leave;
+  auto body = [owned = std::move(owned), go = leave.get_future().share()](
+                std::uint64_t, int, int) { go.wait(); };
+  thread_launcher launcher{std::move(body)};
+  unique_fd memory{::memfd_create("segment", MFD_CLOEXEC)};
+  launcher.launch(0, 0, memory.get(), [](const rank_launcher::event&) {});
+  launcher.forget();
+  EXPECT_FALSE(alive.expired());
+  leave.set_value();
+  launcher.join();
+  launcher.forget();
+  EXPECT_TRUE(alive.expired());
 }
 
 TEST_F(run_test, a_thread_that_stays_in_its_loop_is_left_behind) {

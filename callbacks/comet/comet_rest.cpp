@@ -219,7 +219,9 @@ sink_result comet_rest::call(http_request request, http_reply* reply) {
     return without_key(failure_of(request, result.error()));
   if (!result->ok()) {
     auto helps = result->status >= 400 && result->status < 405;
-    return without_key(failure_of(request, *result, helps ? hint : ""));
+    auto author = json::parse(result->body).is_object() ? reply_author::service
+                                                        : reply_author::unknown;
+    return without_key(failure_of(request, *result, author, helps ? hint : ""));
   }
   if (reply)
     *reply = std::move(*result);

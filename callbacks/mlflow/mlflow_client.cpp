@@ -62,9 +62,20 @@ http_options options_of(const mlflow_settings& x) {
   return result;
 }
 
+// `error_code` in *body*: everything that MLflow refuses has one.
+std::string code_of(const std::string& body) {
+  auto reply = json::parse(body);
+  if (reply.is_object() && reply.contains("error_code")
+      && reply["error_code"].is_string())
+    return reply["error_code"].get<std::string>();
+  return {};
+}
+
 std::string hint_for(const http_reply& x, const mlflow_settings& settings) {
   if (x.status == 403 && x.body.find("Invalid Host header") != x.body.npos)
     return "start the server with --allowed-hosts and the name in the address";
+  if (x.status == 404 && code_of(x.body).empty())
+    return not_mlflow(settings);
   if (x.status != 401 && x.status != 403)
     return {};
   if (settings.databricks)
@@ -77,14 +88,6 @@ std::string hint_for(const http_reply& x, const mlflow_settings& settings) {
          "MLFLOW_TRACKING_TOKEN, to credentials that the server accepts";
 }
 
-std::string code_of(const std::string& body) {
-  auto reply = json::parse(body);
-  if (reply.is_object() && reply.contains("error_code")
-      && reply["error_code"].is_string())
-    return reply["error_code"].get<std::string>();
-  return {};
-}
-
 // Removes the server's own secrets from a failure, wherever they came from.
 sink_failure without_secrets(sink_failure x, const mlflow_settings& settings) {
   for (auto& secret :
@@ -94,6 +97,11 @@ sink_failure without_secrets(sink_failure x, const mlflow_settings& settings) {
 }
 
 } // namespace
+
+std::string not_mlflow(const mlflow_settings& x) {
+  return shown_url(x.server)
+         + " does not answer as MLflow does: is MLFLOW_TRACKING_URI right?";
+}
 
 std::vector<mlflow_body> metric_bodies(const std::string& run_id,
                                        std::span<const mlflow_metric> metrics,
@@ -128,7 +136,9 @@ mlflow_login::fetch(std::stop_token stop) {
   if (!reply)
     return tl::unexpected{failure_of(request, reply.error())};
   if (!reply->ok()) {
-    auto failed = failure_of(request, *reply,
+    auto author = json::parse(reply->body).is_object() ? reply_author::service
+                                                       : reply_author::unknown;
+    auto failed = failure_of(request, *reply, author,
                              "see DATABRICKS_CLIENT_ID and "
                              "DATABRICKS_CLIENT_SECRET");
     if (failed.what == sink_failure::kind::rejected)
@@ -204,9 +214,12 @@ mlflow_client::reply mlflow_client::checked(const http_request& request,
       without_secrets(failure_of(request, result.error()), settings_), 0, {}}};
   if (result->ok())
     return std::move(result->body);
-  auto failure = failure_of(request, *result, hint_for(*result, settings_));
-  return tl::unexpected{mlflow_refusal{without_secrets(failure, settings_),
-                                       result->status, code_of(result->body)}};
+  auto code = code_of(result->body);
+  auto author = code.empty() ? reply_author::unknown : reply_author::service;
+  auto failure =
+    failure_of(request, *result, author, hint_for(*result, settings_));
+  return tl::unexpected{
+    mlflow_refusal{without_secrets(failure, settings_), result->status, code}};
 }
 
 } // namespace troupe::internal

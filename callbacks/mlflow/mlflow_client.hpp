@@ -70,6 +70,9 @@ private:
   clock::time_point due_ = clock::time_point::min();
 };
 
+/// The message about a server that is not MLflow.
+std::string not_mlflow(const mlflow_settings& x);
+
 /// A call that an MLflow server did not carry out.
 struct mlflow_refusal {
   sink_failure failure;

@@ -79,12 +79,6 @@ const char* status_text(run_status_kind x) {
   return "RUNNING";
 }
 
-// The message about a server that is not MLflow.
-std::string not_mlflow(const mlflow_settings& x) {
-  return shown_url(x.server)
-         + " does not answer as MLflow does: is MLFLOW_TRACKING_URI right?";
-}
-
 } // namespace
 
 void mlflow_artifacts::use(std::string run_id, std::string root) {
@@ -207,11 +201,8 @@ mlflow_server::found mlflow_server::experiment_by_name() {
                            + percent_encoded(run_.experiment));
   if (!reply && reply.error().is_missing())
     return std::string{};
-  if (!reply) {
-    if (reply.error().status == 404)
-      return permanent(not_mlflow(client_.settings()));
+  if (!reply)
     return unusable(reply.error());
-  }
   auto x = json::parse(*reply);
   if (text_at(x, "/experiment/lifecycle_stage") == "deleted")
     return permanent("MLflow's experiment '" + run_.experiment

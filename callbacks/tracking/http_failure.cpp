@@ -42,25 +42,35 @@ std::string subject_of(const http_request& x) {
   return x.method + " " + shown_url(x.url);
 }
 
-sink_failure::kind kind_of_status(int status) noexcept {
+} // namespace
+
+status_meaning meaning_of(int status, reply_author author) noexcept {
   using enum sink_failure::kind;
   switch (status) {
-    case 408:
-    case 429:
-    case 500:
-    case 502:
-    case 503:
-    case 504:
-      return transient;
     case 401:
     case 403:
-      return permanent;
+    case 407:
+      return {permanent};
+    case 404:
+    case 405:
+    case 410:
+    case 421:
+      if (author == reply_author::service)
+        return {rejected};
+      return {transient, true};
+    case 408:
+    case 425:
+    case 429:
+      return {transient};
+    case 501:
+    case 505:
+      return {rejected};
     default:
-      return status < 400 ? permanent : rejected;
+      if (status >= 500)
+        return {transient, status == 500};
+      return {status < 400 ? permanent : rejected};
   }
 }
-
-} // namespace
 
 sink_failure failure_of(const http_request& request, const http_failure& x) {
   using enum http_failure::kind;
@@ -78,12 +88,12 @@ sink_failure failure_of(const http_request& request, const http_failure& x) {
 }
 
 sink_failure failure_of(const http_request& request, const http_reply& x,
-                        const std::string& hint) {
+                        reply_author author, const std::string& hint) {
+  auto meaning = meaning_of(x.status, author);
   sink_failure result;
-  result.what = kind_of_status(x.status);
+  result.what = meaning.what;
+  result.suspect = meaning.suspect;
   result.retry_after = x.retry_after;
-  // Some servers fail on a body that they should reject.
-  result.suspect = x.status == 500;
   auto text = concat(subject_of(request), ": status ", x.status);
   if (!x.redirect.empty())
     text += ", it is at " + shown_url(x.redirect) + " now";

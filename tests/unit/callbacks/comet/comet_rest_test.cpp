@@ -405,6 +405,26 @@ TEST_F(comet_rest_test, treats_faults_of_the_server_as_transient) {
   }
 }
 
+// As a gateway does while its service restarts.
+TEST_F(comet_rest_test, waits_for_a_service_whose_gateway_answers_404) {
+  auto none = [](const loopback_request&) {
+    return loopback_reply{.status = 404, .body = "404 page not found"};
+  };
+  set_fault(none);
+  comet_sink x{options};
+  auto failed = x.start(run, "");
+  ASSERT_FALSE(failed);
+  EXPECT_EQ(failed.error().what, sink_failure::kind::transient);
+  set_fault(nullptr);
+  ASSERT_TRUE(x.start(run, ""));
+  set_fault(none);
+  auto row = record.report(0, {{{"a", 1}}});
+  failed = x.log({&row, 1});
+  ASSERT_FALSE(failed);
+  EXPECT_EQ(failed.error().what, sink_failure::kind::transient);
+  EXPECT_TRUE(failed.error().suspect);
+}
+
 TEST_F(comet_rest_test, thins_out_points_rather_than_exceed_the_limit) {
   comet_sink x{options};
   ASSERT_TRUE(x.start(run, ""));

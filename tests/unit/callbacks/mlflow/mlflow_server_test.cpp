@@ -4,6 +4,7 @@
 #include <atomic>
 #include <functional>
 #include <mutex>
+#include <string_view>
 #include <thread>
 
 #include <gmock/gmock.h>
@@ -208,12 +209,40 @@ TEST_F(mlflow_failures_test, treats_refused_values_as_rejected) {
   set(
     "runs/get",
     {.body = R"({"run":{"info":{"run_id":"r1","lifecycle_stage":"active"}}})"});
-  set("log-batch",
-      {.status = 400, .body = R"({"error_code":"INVALID_PARAMETER_VALUE"})"});
+  for (auto reply : {loopback_reply{.status = 400,
+                    .body = R"({"error_code":"INVALID_PARAMETER_VALUE"})"},
+                     loopback_reply{.status = 404,
+                     .body = R"({"error_code":"RESOURCE_DOES_NOT_EXIST"})"}}) {
+    set("log-batch", reply);
+    auto x = to_server();
+    auto failed = logged(x);
+    ASSERT_FALSE(failed);
+    EXPECT_EQ(failed.error().what, kind::rejected) << reply.status;
+  }
+}
+
+// As Traefik, ngrok and others do while a container restarts.
+TEST_F(mlflow_failures_test, waits_for_a_server_whose_gateway_answers_404) {
+  const loopback_reply none{.status = 404, .body = "404 page not found"};
+  set("log-batch", none);
   auto x = to_server();
   auto failed = logged(x);
   ASSERT_FALSE(failed);
-  EXPECT_EQ(failed.error().what, kind::rejected);
+  EXPECT_EQ(failed.error().what, kind::transient);
+  EXPECT_TRUE(failed.error().suspect);
+  for (auto call : {"experiments/get-by-name", "runs/search", "runs/create"}) {
+    set(call, none);
+    auto next = to_server();
+    failed = next.start(run, "");
+    ASSERT_FALSE(failed) << call;
+    EXPECT_EQ(failed.error().what, kind::transient) << call;
+    EXPECT_THAT(failed.error().reason.message,
+                HasSubstr("MLFLOW_TRACKING_URI"));
+    set(call, call == std::string_view{"runs/create"}
+                ? loopback_reply{.body = created()}
+                : loopback_reply{.body = R"({"experiment":)"
+                                         R"({"experiment_id":"1"}})"});
+  }
 }
 
 TEST_F(mlflow_failures_test, repeats_nothing_by_itself_and_loses_nothing) {
@@ -292,8 +321,7 @@ TEST_F(mlflow_failures_test, stops_when_the_run_is_cancelled) {
 }
 
 TEST_F(mlflow_failures_test, recognizes_a_server_that_is_not_mlflow) {
-  for (auto reply : {loopback_reply{.status = 404, .body = "<html/>"},
-                     loopback_reply{.body = "<html>Log in</html>"},
+  for (auto reply : {loopback_reply{.body = "<html>Log in</html>"},
                      loopback_reply{.body = "[1]"}}) {
     set("experiments/get-by-name", reply);
     auto x = to_server();

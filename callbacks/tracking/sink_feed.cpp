@@ -340,9 +340,6 @@ sink_feed::fail(error reason, clock::time_point now,
 }
 
 expected<void> sink_feed::reject(const tracker_record& x, const error& reason) {
-  note_(
-    concat("tracker ", target_->name(), " refused a record, which is kept in ",
-           file(".rejected.jsonl").string(), ": ", redacted(reason.message)));
   TROUPE_TRY(auto lines, line_reader::open(run_.path / run_layout::journal,
                                            position_.offset));
   std::string text;
@@ -356,7 +353,17 @@ expected<void> sink_feed::reject(const tracker_record& x, const error& reason) {
   if (left_)
     return failure(ec::stopped, "the run is over");
   TROUPE_TRY(auto out, record_file::open(path));
-  return out.append(text).and_then([&] { return out.commit(); });
+  TROUPE_TRY_VOID(out.append(text));
+  TROUPE_TRY_VOID(out.commit());
+  // A tracker may refuse each image of a run: ten times as many are news.
+  if (++refusals_ == next_refusal_note_) {
+    next_refusal_note_ *= 10;
+    auto what = refusals_ == 1 ? "a record, which is"
+                               : concat(refusals_, " records, which are");
+    note_(concat("tracker ", target_->name(), " refused ", what, " kept in ",
+                 path.string(), ": ", redacted(reason.message)));
+  }
+  return {};
 }
 
 expected<void> sink_feed::save() {

@@ -72,7 +72,8 @@ public:
   using clock = std::chrono::steady_clock;
 
   /// Gets notes for the user: those of the sink, one when it begins to fail,
-  /// one when it takes records again.
+  /// one when it takes records again, one for the first record that it refuses,
+  /// the tenth, the hundredth and so on.
   using note_function = std::function<void(std::string)>;
 
   /// Exceptions in a row after which a sink gets nothing more.
@@ -185,6 +186,8 @@ private:
   bool blocked_ = false; ///< By a permanent failure.
   int throws_ = 0;       ///< In a row.
   error trouble_;
+  std::uint64_t refusals_ = 0;
+  std::uint64_t next_refusal_note_ = 1;
   int alone_failures_ = 0; ///< In a row, of the first record that is held.
   /// In a row, because the tracker failed with each: none was taken since.
   int suspects_refused_ = 0;

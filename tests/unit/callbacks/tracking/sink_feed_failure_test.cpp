@@ -168,6 +168,23 @@ TEST_F(sink_feed_test, sets_a_refused_record_aside_and_sends_the_others) {
   EXPECT_THAT(new_feed().refused(), HasSubstr("1 record was refused"));
 }
 
+TEST_F(sink_feed_test, notes_few_of_many_refusals) {
+  report_until(120);
+  target->answer = [](std::span<const tracker_record> x) -> sink_result {
+    for (auto& record : x)
+      if (std::holds_alternative<journaled_batch>(record.content))
+        return sink_fails(sink_failure::kind::rejected,
+                          {ec::invalid_argument, "no room"});
+    return {};
+  };
+  auto feed = new_feed();
+  drain(feed);
+  EXPECT_THAT(notes, ElementsAre(HasSubstr("refused a record, which is kept"),
+                                 HasSubstr("refused 10 records"),
+                                 HasSubstr("refused 100 records")));
+  EXPECT_THAT(feed.refused(), HasSubstr("120 records were refused"));
+}
+
 TEST_F(sink_feed_test, finds_the_record_on_which_the_tracker_keeps_failing) {
   report_until(20);
   target->answer = [&](auto x) {

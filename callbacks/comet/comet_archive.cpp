@@ -189,7 +189,7 @@ expected<void> comet_archive::restore_messages() {
                     over_);
 }
 
-std::size_t comet_archive::room() {
+std::size_t comet_archive::room(std::chrono::duration<double>) {
   return std::numeric_limits<std::size_t>::max();
 }
 

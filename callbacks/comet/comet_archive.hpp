@@ -44,7 +44,7 @@ public:
 
   sink_result start(const std::string& state) override;
   sink_result send(std::span<const comet_message> messages) override;
-  std::size_t room() override;
+  std::size_t room(std::chrono::duration<double> span) override;
   sink_result finish(std::chrono::system_clock::time_point time) override;
   std::string state() const override;
 

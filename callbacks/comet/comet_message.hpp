@@ -73,9 +73,10 @@ public:
   /// Sends *messages* in order; `accepted` of a failure counts messages.
   virtual sink_result send(std::span<const comet_message> messages) = 0;
 
-  /// How many messages can be sent at once. If more are waiting, the points of
-  /// a metric may be thinned out.
-  virtual std::size_t room() = 0;
+  /// How many points of metrics can be sent at once and in *span* after that.
+  /// If records of that span have more, they come faster than they can be sent,
+  /// and the points of a metric may be thinned out.
+  virtual std::size_t room(std::chrono::duration<double> span) = 0;
 
   /// Ends the experiment; it can be started again.
   virtual sink_result finish(std::chrono::system_clock::time_point time) = 0;

@@ -121,10 +121,9 @@ sink_result comet_rest::send_tags() {
   return {};
 }
 
-std::size_t comet_rest::room() {
-  auto now = clock::now();
-  return static_cast<std::size_t>(
-    std::min(metric_calls_.available(now), other_calls_.available(now)));
+std::size_t comet_rest::room(std::chrono::duration<double> span) {
+  return static_cast<std::size_t>(metric_calls_.available(clock::now())
+                                  + metric_calls_.refill(span));
 }
 
 sink_result comet_rest::send(std::span<const comet_message> messages) {

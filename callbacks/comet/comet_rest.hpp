@@ -30,12 +30,15 @@ public:
     return true;
   }
 
+  /// How many calls may be made in *span*, once the bucket is empty.
+  double refill(std::chrono::duration<double> span) const {
+    return rate_ * span.count();
+  }
+
   /// How many calls may be made at once.
   double available(clock::time_point now) {
     if (last_ && now > *last_)
-      tokens_ = std::min(
-        size_,
-        tokens_ + rate_ * std::chrono::duration<double>(now - *last_).count());
+      tokens_ = std::min(size_, tokens_ + refill(now - *last_));
     last_ = now;
     return tokens_;
   }
@@ -67,7 +70,7 @@ public:
     return std::exchange(notes_, {});
   }
   sink_result send(std::span<const comet_message> messages) override;
-  std::size_t room() override;
+  std::size_t room(std::chrono::duration<double> span) override;
   sink_result finish(std::chrono::system_clock::time_point time) override;
   std::string state() const override { return key_; }
 

@@ -148,14 +148,25 @@ expected<void> comet_sink::prepare(std::span<const tracker_record> records) {
   return {};
 }
 
+// Points that wait because Comet was away are all sent, as fast as it allows.
+void comet_sink::thin_out(std::chrono::duration<double> span) {
+  std::ptrdiff_t total = 0;
+  for (auto& [end, messages] : left_)
+    total += std::ranges::count(messages, comet_message::kind::metric,
+                                &comet_message::what);
+  if (static_cast<std::size_t>(total) <= backend_->room(span))
+    return;
+  keep_latest_points(left_);
+  if (!std::exchange(thinned_, true))
+    notes_.push_back("the run reports more points than Comet's limit of calls "
+                     "per minute allows: of those that wait, it gets the "
+                     "latest of each metric");
+}
+
 sink_result comet_sink::log(std::span<const tracker_record> records) {
   std::size_t accepted = 0;
   auto prepared = prepare(records);
-  std::size_t total = 0;
-  for (auto& x : left_)
-    total += x.second.size();
-  if (total > backend_->room())
-    keep_latest_points(left_);
+  thin_out(records.back().time - records.front().time);
   for (auto& x : records) {
     auto messages = left_.find(x.end);
     if (messages == left_.end()) {

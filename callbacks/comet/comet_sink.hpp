@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -48,6 +49,9 @@ private:
   /// that becomes a note, the others are counted.
   sink_result greet(const tracked_run& run);
   expected<void> prepare(std::span<const tracker_record> records);
+  /// Keeps the latest points of what is left, if those of *span* are more than
+  /// can be sent in that time.
+  void thin_out(std::chrono::duration<double> span);
 
   comet_options options_;
   comet_mode mode_ = comet_mode::online;
@@ -60,6 +64,7 @@ private:
   std::vector<std::string> notes_;
   /// Unsent messages of records, by the `end` of the record.
   std::map<std::uint64_t, std::vector<comet_message>> left_;
+  bool thinned_ = false;   ///< The user knows that points are left out.
   bool announced_ = false; ///< The user knows that there is no key.
 };
 

@@ -242,7 +242,8 @@ sink_feed::handle(const sink_failure& x, clock::time_point now) {
   auto sent = std::min(static_cast<std::size_t>(end - held_.begin()), limit_);
   // Only `log` takes records.
   auto in_log = std::exchange(in_log_, false);
-  if (in_log && x.accepted > 0) {
+  auto took_some = in_log && x.accepted > 0;
+  if (took_some) {
     auto count = std::min(x.accepted, sent);
     (void) taken(count);
     pass_notes_on();
@@ -250,7 +251,7 @@ sink_feed::handle(const sink_failure& x, clock::time_point now) {
     alone_failures_ = 0;
     suspects_refused_ = 0;
     suspect_since_.reset();
-    retry_.reset();
+    end_trouble();
   }
   if (x.what == sink_failure::kind::permanent) {
     block(x.reason);
@@ -263,8 +264,11 @@ sink_feed::handle(const sink_failure& x, clock::time_point now) {
          + "; the next driver of the run, or troupe sync, tries again"});
     return std::nullopt;
   }
-  if (!in_log || sent == 0 || !is_refused(x, sent, now))
+  if (!in_log || sent == 0 || !is_refused(x, sent, now)) {
+    if (took_some) // It is slow, perhaps on purpose, but not down.
+      return now + retry_.next(x.retry_after);
     return fail(x.reason, now, x.retry_after);
+  }
   if (sent > 1) {
     limit_ = sent / 2;
   } else {

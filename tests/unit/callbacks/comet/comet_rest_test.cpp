@@ -430,17 +430,42 @@ TEST_F(comet_rest_test, thins_out_points_rather_than_exceed_the_limit) {
   ASSERT_TRUE(x.start(run, ""));
   // More points of few metrics than the limit allows at once.
   std::vector<tracker_record> records;
-  for (std::uint64_t i = 0; i < 40; ++i) {
+  for (std::uint64_t i = 0; i < 50; ++i) {
     metrics values;
     for (int key = 0; key < 60; ++key)
       values["m" + std::to_string(key)] = double(i);
     records.push_back(record.report(i, {values}));
+    records.back().time = record_time(1);
   }
   ASSERT_TRUE(x.log(records));
   auto sent = bodies("metric");
   ASSERT_EQ(sent.size(), 60u) << "the latest of each";
   for (auto& body : sent)
-    EXPECT_EQ(body.at("step"), 39);
+    EXPECT_EQ(body.at("step"), 49);
+  EXPECT_THAT(x.take_notes(), ElementsAre(HasSubstr("more points")));
+}
+
+TEST_F(comet_rest_test, sends_all_points_that_waited_of_a_slow_run) {
+  comet_sink x{options};
+  ASSERT_TRUE(x.start(run, ""));
+  // More than the limit allows at once, over more than a minute.
+  std::vector<tracker_record> records;
+  for (std::uint64_t i = 0; i < 100; ++i) {
+    metrics values;
+    for (int key = 0; key < 30; ++key)
+      values["m" + std::to_string(key)] = double(i);
+    records.push_back(record.report(i, {values}));
+    records.back().time = record_time(2 * i);
+  }
+  (void) x.log(records); // Perhaps a part, until there is room again.
+  EXPECT_GE(bodies("metric").size(), 2700u);
+  EXPECT_THAT(x.take_notes(), IsEmpty());
+}
+
+TEST_F(comet_rest_test, has_room_for_a_burst_and_what_its_rate_allows) {
+  comet_rest x{make_comet_settings(options, run).value(), {}, run};
+  EXPECT_EQ(x.room(0s), 2700u);
+  EXPECT_EQ(x.room(60s), 2700u + 10800u);
 }
 
 } // namespace

@@ -102,6 +102,20 @@ TEST_F(sink_feed_test, does_not_repeat_what_was_accepted) {
   EXPECT_EQ(target->indices(), up_to(10));
 }
 
+// As one with a limit of calls per minute.
+TEST_F(sink_feed_test, a_tracker_that_takes_a_part_of_each_batch_is_not_down) {
+  report_until(20);
+  target->answer = [](std::span<const tracker_record> x) -> sink_result {
+    if (x.size() < 5)
+      return {};
+    return sink_fails(sink_failure::kind::transient, {ec::timeout, "limit"}, 4);
+  };
+  auto feed = new_feed();
+  drain(feed);
+  EXPECT_EQ(target->indices(), up_to(20));
+  EXPECT_THAT(notes, testing::IsEmpty());
+}
+
 // A failure of `start` may count something else: tags.
 TEST_F(sink_feed_test, only_what_log_was_given_can_have_been_accepted) {
   report_until(10);

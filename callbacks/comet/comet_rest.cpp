@@ -22,14 +22,15 @@ constexpr double other_limit = 8'000 * 0.9;
 constexpr auto hint = "check COMET_API_KEY (or api_key in ~/.comet.config), "
                       "COMET_WORKSPACE and COMET_PROJECT_NAME";
 
-// Comet does not deduplicate, so a call must not be repeated automatically.
+// Over a kept connection: a new one for each point would be slower than reports
+// come. If it breaks before the reply, libcurl repeats the call. A point may
+// then appear twice; all other values replace their predecessor.
 http_request post_request(const std::string& path, std::string body) {
   http_request result;
   result.method = "POST";
   result.url = path;
   result.headers = {{"Content-Type", "application/json"}};
   result.body = std::move(body);
-  result.repeatable = false;
   return result;
 }
 
@@ -69,6 +70,7 @@ sink_result comet_rest::create() {
   if (!settings_.workspace.empty())
     body["workspaceName"] = settings_.workspace;
   auto request = post_request("create", json::text_of(body));
+  request.repeatable = false;
   http_reply reply;
   if (auto ok = call(std::move(request), &reply); !ok) {
     if (ok.error().what == failure_kind::transient)

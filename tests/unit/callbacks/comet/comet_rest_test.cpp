@@ -5,6 +5,7 @@
 #include <functional>
 #include <mutex>
 #include <optional>
+#include <set>
 
 #include <nlohmann/json.hpp>
 
@@ -155,6 +156,26 @@ TEST_F(comet_rest_test, makes_the_documented_calls) {
   EXPECT_NE(asset->body.find("\r\n\r\ntext\r\n"), std::string::npos);
   EXPECT_EQ((x.state() + x.options()).find(secret), std::string::npos);
   EXPECT_TRUE(test::files_with(folder.path(), secret).empty());
+}
+
+TEST_F(comet_rest_test, sends_all_points_over_one_connection) {
+  comet_sink x{options};
+  ASSERT_TRUE(x.start(run, ""));
+  metrics values;
+  for (int i = 0; i < 50; ++i)
+    values["m" + std::to_string(i)] = i;
+  auto row = record.report(0, {values});
+  ASSERT_TRUE(x.log({&row, 1}));
+  std::set<int> connections;
+  auto points = 0;
+  for (auto& request : server.requests())
+    if (request.target == base + std::string{"metric"}) {
+      connections.insert(request.connection);
+      ++points;
+    }
+  EXPECT_EQ(points, 50);
+  // A kept connection lives 4 s; a slow host may need a second one.
+  EXPECT_LE(connections.size(), 2u);
 }
 
 TEST_F(comet_rest_test, repeats_only_what_was_not_accepted) {

@@ -34,6 +34,13 @@ http_request post_request(const std::string& path, std::string body) {
   return result;
 }
 
+// Whether *body* is HTML, as of a proxy that wants a login. What Comet answers
+// to a call that it has carried out is not documented for all of them.
+bool is_page(const std::string& body) {
+  auto first = body.find_first_not_of(" \t\r\n");
+  return first != body.npos && body[first] == '<';
+}
+
 sink_result too_fast(const token_bucket& bucket, double wanted) {
   sink_failure result;
   result.what = failure_kind::transient;
@@ -218,6 +225,15 @@ sink_result comet_rest::call(http_request request, http_reply* reply) {
   };
   if (!result)
     return without_key(failure_of(request, result.error()));
+  if (is_page(result->body) && result->ok()) {
+    sink_failure page;
+    page.reason = {ec::protocol,
+                   shown_url(settings_.url)
+                     + " answers with a page, not as Comet does: is "
+                       "COMET_URL_OVERRIDE right?"};
+    page.suspect = true;
+    return without_key(std::move(page));
+  }
   if (!result->ok()) {
     auto helps = result->status >= 400 && result->status < 405;
     auto author = json::parse(result->body).is_object() ? reply_author::service

@@ -166,17 +166,27 @@ mlflow_client::mlflow_client(mlflow_settings settings,
     client_(settings_.http), login_(settings_) {}
 
 mlflow_client::reply mlflow_client::get(const std::string& what) {
-  return send(
+  return call(
     {.method = "GET", .url = settings_.server + "/api/2.0/mlflow/" + what});
 }
 
 mlflow_client::reply mlflow_client::post(const std::string& what,
                                          std::string json, bool repeatable) {
-  return send({.method = "POST",
+  return call({.method = "POST",
                .url = settings_.server + "/api/2.0/mlflow/" + what,
                .headers = {{"Content-Type", "application/json"}},
                .body = std::move(json),
                .repeatable = repeatable});
+}
+
+mlflow_client::reply mlflow_client::call(http_request request) {
+  auto result = send(std::move(request));
+  if (!result || json::parse(*result).is_object())
+    return result;
+  sink_failure failure;
+  failure.reason = {ec::protocol, not_mlflow(settings_)};
+  failure.suspect = true;
+  return tl::unexpected{mlflow_refusal{std::move(failure), 200, {}}};
 }
 
 mlflow_client::reply mlflow_client::put(const std::string& path,

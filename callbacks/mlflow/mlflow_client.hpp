@@ -111,6 +111,9 @@ public:
   const mlflow_settings& settings() const noexcept { return settings_; }
 
 private:
+  /// A call whose answer is a JSON object. Any other answer is transient: a
+  /// login page or a maintenance page has taken nothing.
+  reply call(http_request request);
   reply send(http_request request);
   reply checked(const http_request& request, http_result result);
 

@@ -446,6 +446,19 @@ TEST_F(comet_rest_test, waits_for_a_service_whose_gateway_answers_404) {
   EXPECT_TRUE(failed.error().suspect);
 }
 
+TEST_F(comet_rest_test, believes_no_page_that_a_point_was_taken) {
+  comet_sink x{options};
+  ASSERT_TRUE(x.start(run, ""));
+  set_fault([](const loopback_request&) {
+    return loopback_reply{.body = " <!DOCTYPE html><title>Log in</title>"};
+  });
+  auto row = record.report(0, {{{"a", 1}}});
+  auto failed = x.log({&row, 1});
+  ASSERT_FALSE(failed);
+  EXPECT_EQ(failed.error().what, sink_failure::kind::transient);
+  EXPECT_EQ(failed.error().accepted, 0u);
+}
+
 TEST_F(comet_rest_test, thins_out_points_rather_than_exceed_the_limit) {
   comet_sink x{options};
   ASSERT_TRUE(x.start(run, ""));

@@ -321,16 +321,32 @@ TEST_F(mlflow_failures_test, stops_when_the_run_is_cancelled) {
 }
 
 TEST_F(mlflow_failures_test, recognizes_a_server_that_is_not_mlflow) {
-  for (auto reply : {loopback_reply{.body = "<html>Log in</html>"},
-                     loopback_reply{.body = "[1]"}}) {
-    set("experiments/get-by-name", reply);
+  for (auto [body, what] : {std::pair{"<html>Log in</html>", kind::transient},
+                            {"[1]", kind::transient},
+                            {"", kind::transient},
+                            {"{}", kind::permanent}}) {
+    set("experiments/get-by-name", {.body = body});
     auto x = to_server();
     auto failed = x.start(run, "");
-    ASSERT_FALSE(failed);
-    EXPECT_EQ(failed.error().what, kind::permanent);
+    ASSERT_FALSE(failed) << body;
+    EXPECT_EQ(failed.error().what, what) << body;
     EXPECT_THAT(failed.error().reason.message,
                 HasSubstr("MLFLOW_TRACKING_URI"));
   }
+}
+
+// A proxy that wants a login answers every call with a page.
+TEST_F(mlflow_failures_test, believes_no_page_that_records_were_taken) {
+  set("log-batch", {.body = "<html>Log in</html>"});
+  auto x = to_server();
+  auto failed = logged(x);
+  ASSERT_FALSE(failed);
+  EXPECT_EQ(failed.error().what, kind::transient);
+  EXPECT_EQ(failed.error().accepted, 0u);
+  set("log-batch", {});
+  set("runs/update", {.body = "<html>Sorry</html>"});
+  ASSERT_TRUE(logged(x));
+  EXPECT_FALSE(x.finish(run_status_kind::finished, begin));
 }
 
 TEST_F(mlflow_failures_test, says_how_to_allow_other_host_names) {

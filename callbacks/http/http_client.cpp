@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <mutex>
@@ -26,6 +27,15 @@ constexpr std::chrono::seconds longest_retry_after{600};
 
 /// How long libcurl's own pool keeps an idle connection, in seconds.
 constexpr long kept_connection_s = 4;
+
+/// The file or folder of authorities that the environment names, for the
+/// clients of the trackers or for all programs; empty: none.
+std::string ca_of_environment() {
+  for (auto name : {"REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE"})
+    if (auto value = std::getenv(name); value && *value)
+      return value;
+  return {};
+}
 
 /// The kind of failure that *code* means.
 http_failure::kind kind_of(CURLcode code) {
@@ -161,8 +171,13 @@ void http_transfer::set_credentials(const http_options& options) {
     curl_easy_setopt(easy_, CURLOPT_SSL_VERIFYPEER, 0L);
     curl_easy_setopt(easy_, CURLOPT_SSL_VERIFYHOST, 0L);
   }
-  if (!options.ca_file.empty())
-    curl_easy_setopt(easy_, CURLOPT_CAINFO, options.ca_file.c_str());
+  if (!options.ca_file.empty()) {
+    auto found = look_up(options.ca_file);
+    auto is_folder = found && found->is_folder();
+    auto path = options.ca_file.c_str();
+    curl_easy_setopt(easy_, CURLOPT_CAINFO, is_folder ? nullptr : path);
+    curl_easy_setopt(easy_, CURLOPT_CAPATH, is_folder ? path : nullptr);
+  }
   if (!options.client_certificate.empty()) {
     curl_easy_setopt(easy_, CURLOPT_SSLCERT,
                      options.client_certificate.c_str());
@@ -351,7 +366,10 @@ struct http_client::handles {
 };
 
 http_client::http_client(http_options options)
-  : options_(std::move(options)), handles_(std::make_unique<handles>()) {}
+  : options_(std::move(options)), handles_(std::make_unique<handles>()) {
+  if (options_.ca_file.empty())
+    options_.ca_file = ca_of_environment();
+}
 
 http_client::~http_client() = default;
 http_client::http_client(http_client&&) noexcept = default;

@@ -22,8 +22,11 @@ struct http_options {
   std::string password;
   std::string token; ///< Bearer.
 
-  bool insecure_tls = false;      ///< Accepts any certificate.
-  std::string ca_file;            ///< PEM; empty: the system's.
+  bool insecure_tls = false; ///< Accepts any certificate.
+  /// PEM, or a folder of such files as OpenSSL names them: the only authorities
+  /// to trust. Empty: those of `REQUESTS_CA_BUNDLE`, `CURL_CA_BUNDLE` or
+  /// `SSL_CERT_FILE`, which libcurl itself does not read, else the system's.
+  std::string ca_file;
   std::string client_certificate; ///< PEM with certificate and key.
 
   std::chrono::seconds connect_timeout{10};

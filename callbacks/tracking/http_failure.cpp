@@ -83,7 +83,11 @@ sink_failure failure_of(const http_request& request, const http_failure& x) {
   auto code = x.what == cancelled ? ec::stopped
               : x.what == timeout ? ec::timeout
                                   : ec::protocol;
-  result.reason = {code, subject_of(request) + ": " + redacted(x.text)};
+  auto text = subject_of(request) + ": " + redacted(x.text);
+  if (x.what == untrusted)
+    text += "; REQUESTS_CA_BUNDLE, CURL_CA_BUNDLE or SSL_CERT_FILE can name "
+            "the certificates to trust";
+  result.reason = {code, text};
   return result;
 }
 

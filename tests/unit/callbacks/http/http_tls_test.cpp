@@ -1,4 +1,5 @@
 #include <csignal>
+#include <cstdio>
 #include <thread>
 
 #include <sys/socket.h>
@@ -8,6 +9,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/environment_guard.hpp"
 #include "tests/support/tcp.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "tests/support/tls_certificate.hpp"
@@ -110,6 +112,31 @@ TEST_F(http_tls_test, trusts_the_servers_of_the_file) {
   auto reply = get({.ca_file = file});
   ASSERT_TRUE(reply) << reply.error().text;
   EXPECT_EQ(reply->body, "no one");
+}
+
+TEST_F(http_tls_test, trusts_those_that_the_environment_names) {
+  for (auto name : {"REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE"}) {
+    std::map<std::string, std::string> variables{{"REQUESTS_CA_BUNDLE", ""},
+                                                 {"CURL_CA_BUNDLE", ""},
+                                                 {"SSL_CERT_FILE", ""}};
+    variables[name] = file;
+    environment_guard guard{variables};
+    EXPECT_FALSE(get({.ca_file = "/no/ca.pem"})) << name;
+    EXPECT_TRUE(get({})) << name;
+  }
+}
+
+TEST_F(http_tls_test, trusts_the_servers_of_a_folder) {
+  char name[32];
+  auto hash =
+    X509_NAME_hash_ex(X509_get_subject_name(certificate.certificate.get()),
+                      nullptr, nullptr, nullptr);
+  std::snprintf(name, sizeof(name), "%08lx.0", hash);
+  fs::create_directory(folder / "authorities");
+  fs::copy_file(file, folder / "authorities" / name);
+  auto reply = get({.ca_file = (folder / "authorities").string()});
+  EXPECT_TRUE(reply) << reply.error().text;
+  EXPECT_FALSE(get({.ca_file = folder.path().string()}));
 }
 
 TEST_F(http_tls_test, trusts_anyone_on_request) {

@@ -48,8 +48,10 @@ TEST(http_failure_test, sorts_every_failure_without_a_reply) {
     EXPECT_EQ(failure.what, sink_kind::transient);
     EXPECT_EQ(failure.suspect, what == x::unreadable);
   }
-  EXPECT_EQ(failure_of(request, http_failure{x::untrusted, ""}).what,
-            sink_kind::permanent);
+  auto untrusted = failure_of(request, http_failure{x::untrusted, ""});
+  EXPECT_EQ(untrusted.what, sink_kind::permanent);
+  EXPECT_NE(untrusted.reason.message.find("REQUESTS_CA_BUNDLE"),
+            std::string::npos);
   EXPECT_EQ(failure_of(request, http_failure{x::unusable, ""}).what,
             sink_kind::rejected);
 }

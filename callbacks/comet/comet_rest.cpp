@@ -194,7 +194,15 @@ sink_result comet_rest::send_asset(const comet_message& x) {
   request.url = url;
   request.repeatable = false;
   request.form.push_back(std::move(part));
-  return call(std::move(request));
+  auto sent = call(std::move(request));
+  // Points must not wait for ever behind an asset, for which the key may have
+  // no right or no room. If Comet answers other calls, it may be the reason.
+  if (!sent && sent.error().what != failure_kind::rejected
+      && sent.error().reason.code != ec::stopped && reopen(key_)) {
+    sent.error().what = failure_kind::transient;
+    sent.error().suspect = true;
+  }
+  return sent;
 }
 
 sink_result comet_rest::finish(std::chrono::system_clock::time_point time) {

@@ -92,7 +92,7 @@ sink_result mlflow_artifacts::put(const fs::path& file,
     auto path = "/api/2.0/mlflow-artifacts/artifacts/"
                 + percent_encoded(path_of(root_) + "/" + name, "/");
     if (auto ok = client_.put(path, file); !ok)
-      return tl::unexpected{ok.error().failure};
+      return not_stored(ok.error().failure);
     return {};
   }
   if (root_.starts_with("dbfs:"))
@@ -114,7 +114,7 @@ sink_result mlflow_artifacts::put_signed(const fs::path& file,
   auto answer =
     client_.post("artifacts/credentials-for-write", json::text_of(question));
   if (!answer)
-    return tl::unexpected{answer.error().failure};
+    return not_stored(answer.error().failure);
   http_request request{.method = "PUT", .file = file};
   try {
     auto info = json::document::parse(*answer).at("credential_infos").at(0);
@@ -136,9 +136,21 @@ sink_result mlflow_artifacts::put_signed(const fs::path& file,
     // The signed URL may have expired; the next attempt gets a new one.
     if (failed.what == kind::permanent)
       failed.what = kind::transient;
-    return tl::unexpected{failed};
+    return not_stored(failed);
   }
   return {};
+}
+
+// Metrics must not wait for ever behind an artifact: a bucket may let no one
+// in, a proxy may give up on long uploads. If the server answers other calls,
+// the record may be the reason.
+tl::unexpected<sink_failure> mlflow_artifacts::not_stored(sink_failure x) {
+  if (x.what != kind::rejected && x.reason.code != ec::stopped
+      && client_.get("runs/get?run_id=" + percent_encoded(run_id_))) {
+    x.what = kind::transient;
+    x.suspect = true;
+  }
+  return tl::unexpected{std::move(x)};
 }
 
 mlflow_server::mlflow_server(mlflow_settings settings,

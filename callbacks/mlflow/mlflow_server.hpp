@@ -27,6 +27,7 @@ public:
 
 private:
   sink_result put_signed(const fs::path& file, const std::string& name);
+  tl::unexpected<sink_failure> not_stored(sink_failure x);
 
   mlflow_client& client_;
   std::string run_id_;

@@ -1,6 +1,7 @@
 #include "troupe/callbacks/comet/comet_rest.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <functional>
 #include <mutex>
@@ -444,6 +445,30 @@ TEST_F(comet_rest_test, waits_for_a_service_whose_gateway_answers_404) {
   ASSERT_FALSE(failed);
   EXPECT_EQ(failed.error().what, sink_failure::kind::transient);
   EXPECT_TRUE(failed.error().suspect);
+}
+
+TEST_F(comet_rest_test, suspects_an_asset_if_other_calls_succeed) {
+  comet_sink x{options};
+  ASSERT_TRUE(x.start(run, ""));
+  test::write_bytes(folder / "a.txt", "text");
+  auto asset = record(logged_artifact{folder / "a.txt", "a.txt"});
+  for (auto status : {403, 503}) {
+    std::atomic<bool> all = false;
+    set_fault(
+      [&](const loopback_request& request) -> std::optional<loopback_reply> {
+        if (!all && request.target.find("upload-asset") == request.target.npos)
+          return std::nullopt;
+        return loopback_reply{.status = status};
+      });
+    auto failed = x.log({&asset, 1});
+    ASSERT_FALSE(failed);
+    EXPECT_EQ(failed.error().what, sink_failure::kind::transient) << status;
+    EXPECT_TRUE(failed.error().suspect) << status;
+    all = true;
+    failed = x.log({&asset, 1});
+    ASSERT_FALSE(failed);
+    EXPECT_FALSE(failed.error().suspect) << status;
+  }
 }
 
 TEST_F(comet_rest_test, believes_no_page_that_a_point_was_taken) {

@@ -372,6 +372,28 @@ TEST_F(mlflow_failures_test, refuses_artifacts_that_only_the_server_can_write) {
   EXPECT_THAT(failed.error().reason.message, HasSubstr("--serve-artifacts"));
 }
 
+// A proxy may forbid PUT, or give up on long uploads.
+TEST_F(mlflow_failures_test, suspects_an_artifact_if_other_calls_succeed) {
+  std::vector<tracker_record> records(1);
+  records[0].content = logged_text{1, "t", "text"};
+  for (int status : {401, 403, 503, 504}) {
+    set("mlflow-artifacts/artifacts", {.status = status});
+    set("runs/get", {});
+    auto x = to_server();
+    ASSERT_TRUE(x.start(run, ""));
+    auto failed = x.log(records);
+    ASSERT_FALSE(failed);
+    EXPECT_EQ(failed.error().what, kind::transient) << status;
+    EXPECT_TRUE(failed.error().suspect) << status;
+    set("runs/get", {.status = status}); // The same for everything.
+    failed = x.log(records);
+    ASSERT_FALSE(failed);
+    EXPECT_EQ(failed.error().what,
+              status < 500 ? kind::permanent : kind::transient);
+    EXPECT_FALSE(failed.error().suspect) << status;
+  }
+}
+
 TEST_F(mlflow_failures_test,
        skips_a_checkpoint_that_retention_removes_while_it_is_uploaded) {
   auto best = run.path / "checkpoints" / "best";
@@ -526,6 +548,24 @@ TEST_F(databricks_test, uploads_artifacts_to_a_signed_url) {
   EXPECT_EQ(upload.headers.at("x-extra"), "1");
   EXPECT_EQ(upload.headers.at("x-ms-blob-type"), "BlockBlob");
   EXPECT_FALSE(upload.headers.contains("authorization"));
+}
+
+// Its storage may be behind a firewall.
+TEST_F(databricks_test, suspects_an_artifact_that_its_storage_refuses) {
+  settings.http.token = "t";
+  set("runs/create",
+      {.body = created("dbfs:/databricks/mlflow-tracking/1/r1/artifacts")});
+  set("credentials-for-write",
+      {.body = R"({"credential_infos":[{"signed_uri":")" + server.url()
+               + R"(/blob?sig=s"}]})"});
+  set("/blob", {.status = 403});
+  mlflow_server store{settings, {}};
+  ASSERT_TRUE(store.open(wanted, ""));
+  write_bytes(folder / "f", "bytes");
+  auto failed = store.put_file(folder / "f", "a/b.txt");
+  ASSERT_FALSE(failed);
+  EXPECT_EQ(failed.error().what, kind::transient);
+  EXPECT_TRUE(failed.error().suspect);
 }
 
 } // namespace

@@ -165,7 +165,7 @@ expected<void> http_server::serve(std::span<pollfd> others,
     if (!x.query && !x.output.empty())
       events = POLLOUT;
     waits.push_back({x.socket.get(), static_cast<short>(events), 0});
-    until = std::min(until, x.deadline);
+    until = std::min(until, x.deadline.next());
   }
   // Further clients wait in the kernel's queue.
   auto listens =
@@ -183,7 +183,7 @@ expected<void> http_server::serve(std::span<pollfd> others,
     auto& x = connections_[i];
     auto ready = waits[others.size() + i].revents;
     auto stays = ready == 0 || handle(x, ready);
-    if (stays && clock::now() < x.deadline)
+    if (stays && clock::now() < x.deadline.next())
       rest.push_back(std::move(x));
   }
   connections_ = std::move(rest);
@@ -205,7 +205,8 @@ void http_server::accept_one() {
       return;
   connection x;
   x.socket = std::move(socket);
-  x.deadline = clock::now() + options_.patience;
+  x.deadline =
+    client_deadline{clock::now(), options_.patience, x.query.has_value()};
   x.id = ++last_id_;
   connections_.push_back(std::move(x));
 }
@@ -226,7 +227,8 @@ bool http_server::handle(connection& x, short ready) {
         text_of(plain_answer("431 Request Header Fields Too Large"), true);
     else
       return true;
-    x.deadline = clock::now() + options_.patience;
+    x.deadline =
+      client_deadline{clock::now(), options_.patience, x.query.has_value()};
   }
   return send_rest(x);
 }
@@ -239,10 +241,12 @@ bool http_server::send_rest(connection& x) {
   if (n < 0)
     return is_temporary(errno);
   x.output.erase(0, static_cast<std::size_t>(n));
-  if (!x.output.empty())
+  if (!x.output.empty()) {
+    x.deadline.extend(clock::now());
     return true;
+  }
   if (x.query) {
-    x.deadline = clock::time_point::max();
+    x.deadline = client_deadline::never();
     return true;
   }
   // Closing with bytes unread would turn the reply into a reset.
@@ -312,7 +316,7 @@ void http_server::send(std::uint64_t id, std::string_view bytes) {
   if (i == connections_.end() || !i->query)
     return;
   i->output += bytes;
-  i->deadline = clock::now() + options_.patience;
+  i->deadline = client_deadline{clock::now(), options_.patience, true};
   if (!send_rest(*i))
     i->deadline = {}; // The next round drops it.
 }

@@ -2,6 +2,7 @@
 
 #include <poll.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -43,6 +44,44 @@ struct served_answer {
 /// A short answer that says *status* in its body, too.
 served_answer plain_answer(std::string status);
 
+/// When a client that is too slow is dropped.
+class client_deadline {
+public:
+  using clock = std::chrono::steady_clock;
+
+  /// In the past.
+  client_deadline() = default;
+
+  /// Once it has taken nothing for *patience* from *now* on. Unless it reads a
+  /// stream, at the latest after twelve times that: someone who takes a byte
+  /// now and then must not keep others out.
+  client_deadline(clock::time_point now, std::chrono::milliseconds patience,
+                  bool is_stream)
+    : patience_(patience),
+      last_(is_stream ? clock::time_point::max() : now + 12 * patience) {
+    extend(now);
+  }
+
+  /// It has taken some bytes.
+  void extend(clock::time_point now) {
+    next_ = std::min(now + patience_, last_);
+  }
+
+  clock::time_point next() const noexcept { return next_; }
+
+  /// Of a client that need not do anything.
+  static client_deadline never() {
+    client_deadline result;
+    result.next_ = clock::time_point::max();
+    return result;
+  }
+
+private:
+  std::chrono::milliseconds patience_{0};
+  clock::time_point last_{};
+  clock::time_point next_{};
+};
+
 /// Serves HTTP/1.1 over IPv4 on the thread that calls `serve`.
 ///
 /// Refuses requests of more than 8 KiB, does not read their bodies, and drops
@@ -61,8 +100,8 @@ public:
   struct options {
     std::string address = "127.0.0.1";
     std::uint16_t port = 0; ///< 0: a free one.
-    /// Time for a client to send its request, and again to read the answer or
-    /// what was sent to its stream.
+    /// Time for a client to send its request. A `client_deadline` limits how
+    /// long it reads the answer or what was sent to its stream.
     std::chrono::milliseconds patience{5000};
     /// Drops clients that are processes of another user of this host, as far
     /// as the kernel tells whose they are.
@@ -107,7 +146,7 @@ public:
 private:
   struct connection {
     unique_fd socket;
-    clock::time_point deadline;
+    client_deadline deadline;
     std::uint64_t id = 0;
     std::string input;
     std::string output;               ///< The rest of the answer.

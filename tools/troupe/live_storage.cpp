@@ -159,7 +159,8 @@ int live_storage::watch(watch_map& to, const fs::path& folder,
     to.emplace(result, name);
     is_announced_ = is_announced_ && is_local(folder);
   } else if (errno != ENOENT && errno != ENOTDIR) {
-    unwatched_.push_back(storage_error("watch", folder, errno).message);
+    if (++unwatched_ == 1)
+      unwatched_reason_ = storage_error("watch", folder, errno).message;
     is_announced_ = false;
   }
   return result;
@@ -167,7 +168,7 @@ int live_storage::watch(watch_map& to, const fs::path& folder,
 
 void live_storage::watch_run(watch_map& to, const std::string& name, run& x) {
   auto found = watch(to, x.path, name, of_run);
-  if (found == x.watch)
+  if (found == x.watch && x.version != 0)
     return;
   if (x.watch >= 0)
     forget(x);
@@ -178,7 +179,7 @@ void live_storage::watch_run(watch_map& to, const std::string& name, run& x) {
 // Every folder is watched: one that is not a run's may be about to become it.
 void live_storage::watch_all() {
   watch_map watches;
-  unwatched_.clear();
+  unwatched_ = 0;
   is_announced_ = is_local(path_);
   boost::system::error_code code;
   for (fs::directory_iterator i{path_, code}, end; !code && i != end;
@@ -316,13 +317,15 @@ expected<void> live_storage::look() {
 
 namespace {
 
-/// Whether the driver of *x* is on another host, or one has resumed it there.
+/// Whether the driver of *x* is on another host or, without *watches*, on this
+/// one, or whether one has resumed it.
 template <class T>
-bool may_have_gone_on(const T& x) {
+bool may_have_gone_on(const T& x, bool watches) {
   if (!x.facts)
     return false;
-  return has_ended(*x.facts) ? stamp_of(x.path) != x.read_stamp
-                             : x.facts->presence == driver_presence::elsewhere;
+  if (has_ended(*x.facts))
+    return stamp_of(x.path) != x.read_stamp;
+  return !watches || x.facts->presence == driver_presence::elsewhere;
 }
 
 } // namespace
@@ -330,7 +333,7 @@ bool may_have_gone_on(const T& x) {
 expected<void> live_storage::look_elsewhere() {
   auto look = [this](auto& all) {
     for (auto& [name, x] : all)
-      if (may_have_gone_on(x))
+      if (may_have_gone_on(x, unwatched_ == 0))
         changed(x);
   };
   look(runs_);
@@ -433,8 +436,11 @@ std::string live_storage::list_json() {
   for (auto& x : strange_)
     result["complaints"].push_back(
       utf8_text(x.path.filename().string() + ": " + x.reason.message));
-  for (auto& x : unwatched_)
-    result["complaints"].push_back(utf8_text(x));
+  if (unwatched_ > 0)
+    result["complaints"].push_back(utf8_text(
+      unwatched_ == 1 ? unwatched_reason_
+                      : concat(unwatched_reason_, ", and ", unwatched_ - 1,
+                               " more: they are looked at every 2 s")));
   return json::text_of(result);
 }
 

@@ -2,6 +2,7 @@
 
 #include <poll.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -47,7 +48,8 @@ public:
 
   /// The same of what another host has changed, which the kernel of this one
   /// does not announce: runs and sweeps that came or went, those whose driver
-  /// is elsewhere, and those that had ended and are resumed.
+  /// is elsewhere, and those that had ended and are resumed. If a folder is not
+  /// watched, of this host, too.
   expected<void> look_elsewhere();
 
   /// From now on the trial *name*, as in `SWEEP/TRIAL`, is one of the runs, if
@@ -134,8 +136,9 @@ private:
   std::map<std::string, run> runs_;
   std::map<std::string, sweep> sweeps_;
   std::vector<strange_folder> strange_;
-  std::vector<fs::path> known_;        ///< All that was in the folder.
-  std::vector<std::string> unwatched_; ///< Why a folder is not watched.
+  std::vector<fs::path> known_;  ///< All that was in the folder.
+  std::size_t unwatched_ = 0;    ///< How many folders are not watched.
+  std::string unwatched_reason_; ///< Why the first of them is not.
   bool is_announced_ = false;
   std::uint64_t version_ = 1;
 };

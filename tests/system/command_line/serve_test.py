@@ -219,6 +219,23 @@ class LiveTest(ServeTest):
             self.runs.make("far")
             until(events, lambda kind, x: kind == "run" and x["run"]["reports"] == 4)
 
+    def test_a_run_whose_folder_cannot_be_watched_is_looked_at(self):
+        self.runs.make("digits")
+        _, gate = self.hold("live")
+        # Those of the storage folder itself.
+        prefix = base.in_namespace("-Ur", "echo 2 > /proc/sys/user/max_inotify_watches")
+        if subprocess.run([*prefix, "true"], stderr=subprocess.DEVNULL).returncode != 0:
+            self.skipTest("no limit of watches: not permitted")
+        server = Server(self.storage, prefix=prefix)
+        self.addCleanup(server.close)
+        with server.watch() as events:
+            (complaint,) = until(events, lambda _, x: len(x["runs"]) == 2)["complaints"]
+            self.assertIn(", and 1 more", complaint)
+        with server.watch("live") as events:
+            until(events, lambda kind, x: kind == "run" and x["run"]["reports"] == 2)
+            gate.close()
+            until(events, lambda kind, x: kind == "run" and x["run"]["reports"] == 4)
+
     def test_on_a_local_file_system_it_waits_for_the_kernel_alone(self):
         folder = tempfile.TemporaryDirectory(dir="/dev/shm")
         self.addCleanup(folder.cleanup)

@@ -60,10 +60,19 @@ expected<void> check_service(const wandb_options& options) {
     "WANDB_API_KEY or api_key of W&B");
 }
 
+// What `wandb login` has saved for this user: the address of a service of one's
+// own, perhaps a key.
+std::string saved_setting(const std::string& name) {
+  auto folder = environment_variable("WANDB_CONFIG_DIR");
+  auto path = folder.empty() ? in_home(".config/wandb/settings")
+                             : fs::path{folder} / "settings";
+  return ini_section(path, "default")[name];
+}
+
 // The host of the service, as a netrc file names it.
 std::string service_host() {
-  auto url =
-    first_of(environment_variable("WANDB_BASE_URL"), "https://api.wandb.ai");
+  auto url = first_of(environment_variable("WANDB_BASE_URL"),
+                      saved_setting("base_url"), "https://api.wandb.ai");
   if (auto i = url.find("://"); i != url.npos)
     url.erase(0, i + 3);
   return url.substr(0, url.find_first_of(":/"));
@@ -131,7 +140,7 @@ bool has_wandb_key(const wandb_options& options) {
   return !options.api_key.empty()
          || !environment_variable("WANDB_API_KEY").empty()
          || !environment_variable("WANDB_IDENTITY_TOKEN_FILE").empty()
-         || is_in_netrc(service_host());
+         || !saved_setting("api_key").empty() || is_in_netrc(service_host());
 }
 
 } // namespace troupe::internal

@@ -20,7 +20,8 @@ expected<wandb_settings> make_wandb_settings(const wandb_options& options,
                                              const tracked_run& run);
 
 /// Whether W&B's client will find a key: in the options, WANDB_API_KEY,
-/// WANDB_IDENTITY_TOKEN_FILE, or for the service's host in ~/.netrc.
+/// WANDB_IDENTITY_TOKEN_FILE, its settings (~/.config/wandb/settings), or for
+/// the service's host in ~/.netrc.
 bool has_wandb_key(const wandb_options& options);
 
 } // namespace troupe::internal

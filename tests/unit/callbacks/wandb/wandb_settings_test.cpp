@@ -113,6 +113,7 @@ TEST(wandb_settings_test, finds_a_key_where_wandb_does) {
                            {"NETRC", ""},
                            {"WANDB_API_KEY", ""},
                            {"WANDB_IDENTITY_TOKEN_FILE", ""},
+                           {"WANDB_CONFIG_DIR", ""},
                            {"WANDB_BASE_URL", "https://wandb.example:8080"}}};
   EXPECT_FALSE(has_wandb_key({}));
   write_bytes(home / ".netrc", "machine api.wandb.ai\n  login user\n"
@@ -131,6 +132,31 @@ TEST(wandb_settings_test, finds_a_key_where_wandb_does) {
   options.api_key = "x";
   EXPECT_TRUE(has_wandb_key(options));
   environment_guard key{{{"WANDB_API_KEY", "x"}}};
+  EXPECT_TRUE(has_wandb_key({}));
+}
+
+// As `wandb login --host=https://wandb.corp` leaves them.
+TEST(wandb_settings_test, finds_what_a_login_has_saved) {
+  temporary_folder home;
+  environment_guard guard{{{"HOME", home.path().string()},
+                           {"NETRC", ""},
+                           {"WANDB_API_KEY", ""},
+                           {"WANDB_IDENTITY_TOKEN_FILE", ""},
+                           {"WANDB_CONFIG_DIR", ""},
+                           {"WANDB_BASE_URL", ""}}};
+  auto settings = home / ".config/wandb/settings";
+  fs::create_directories(settings.parent_path());
+  write_bytes(home / ".netrc", "machine wandb.corp login user password x\n");
+  EXPECT_FALSE(has_wandb_key({})) << "another host's";
+  write_bytes(settings, "[default]\nbase_url = https://wandb.corp\n");
+  EXPECT_TRUE(has_wandb_key({}));
+  write_bytes(settings, "[default]\napi_key = x\n");
+  EXPECT_TRUE(has_wandb_key({}));
+  fs::create_directory(home / "elsewhere");
+  environment_guard moved{
+    {{"WANDB_CONFIG_DIR", (home / "elsewhere").string()}}};
+  EXPECT_FALSE(has_wandb_key({}));
+  fs::copy_file(settings, home / "elsewhere/settings");
   EXPECT_TRUE(has_wandb_key({}));
 }
 

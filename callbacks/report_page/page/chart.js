@@ -75,7 +75,11 @@ class Chart {
             if (y > 0) positive = Math.min(positive, y);
           }
     }
-    if (x0 === x1) { x0 -= 0.5; x1 += 0.5; }
+    const least = 1e-9 * Math.max(Math.abs(x0), Math.abs(x1)); // steps may be times in ns, which doubles do not tell apart
+    if (x0 <= x1 && x1 - x0 <= least) {
+      const half = Math.max(0.5, least);
+      [x0, x1] = [x0 - half, x1 + half];
+    }
     const log = view.scale === 'log' && positive < Infinity;
     if (y0 > y1) [y0, y1] = [0, 1];
     if (y1 - y0 < 2e-5 * Math.max(Math.abs(y0), Math.abs(y1))) y0 = y1 = y0 / 2 + y1 / 2; // the data has six digits

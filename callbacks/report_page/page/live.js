@@ -183,9 +183,9 @@ function drawList({ storage, runs, sweeps, complaints }) {
   if (sweeps.length && rows.length) lists.push(element('h2', {}, 'Runs'));
   if (rows.length || !sweeps.length) lists.push(rows.length ? table('Runs', [['Run'], ['Status'], ['Reports', 'number'], ['Restarts', 'number'],
     ['Checkpoints', 'number'], ['Began (UTC)'], ['Time span', 'number'], ['Last score', 'number'], ['Error', 'long']], rows) : hint('There are no runs yet.'));
-  if (rows.length > 1) lists.push(element('p', { id: 'compare', class: 'hint' }));
+  if (rows.length) lists.push(element('p', { id: 'compare', class: 'hint' }));
   document.querySelector('main').replaceChildren(...lists);
-  if (rows.length > 1) sayChosen();
+  if (rows.length) sayChosen();
   sayState('');
   if (focus) [...document.querySelectorAll('main a, main input')].find(x => place(x) === focus)?.focus({ preventScroll: true });
 }

@@ -146,6 +146,21 @@ TEST_F(browser_test, a_run_of_one_report_and_no_finite_number_is_drawn) {
               HasSubstr("<th scope=\"row\">c0</th>"));
 }
 
+// Doubles do not tell such steps from their neighbors.
+TEST_F(browser_test, a_step_in_nanoseconds_is_drawn) {
+  constexpr std::int64_t step = 1'700'000'000'000'000'000;
+  written_run run;
+  run.report({.index = 0, .values = {{{"loss", 1.0}}}});
+  run.event(1, "tracker_log", {{"step", step}, {"v/seen", 1.0}});
+  run.event(2, "tracker_log", {{"step", step + 1}, {"v/seen", 2.0}});
+  auto page = page_of(run);
+  EXPECT_EQ(page.console, "");
+  drawn_chart chart{page.dom, "seen"};
+  EXPECT_TRUE(chart.exists());
+  EXPECT_GE(chart.x_tick_count(), 2u);
+  EXPECT_LE(chart.x_tick_count(), 50u);
+}
+
 TEST_F(browser_test, a_checkpoint_that_the_journal_lacks_is_drawn) {
   written_run run;
   saved_run state;

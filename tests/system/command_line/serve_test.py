@@ -557,6 +557,15 @@ class BrowserTest(ServeTest):
         server.end()
         browser.wait("document.getElementById('state')?.textContent.includes('cannot be reached')")
 
+    def test_the_only_run_can_be_chosen(self):
+        self.runs.make("digits")
+        browser = self.browser()
+        browser.call("Page.navigate", url=self.serve().url)
+        browser.wait("document.querySelector('main input')")
+        browser.run("document.querySelector('main input').click()")
+        self.assertEqual(browser.run("document.getElementById('compare')?.textContent"), "Choose runs to compare them.")
+        self.assertEqual(browser.complaints, [])
+
     def test_runs_that_are_chosen_are_compared_as_they_grow(self):
         points = """[...document.querySelectorAll('[data-group="metrics"] [data-name="loss"] .curve')].map(x => x.getAttribute('d').split(',').length - 1)"""
         self.runs.make("digits")

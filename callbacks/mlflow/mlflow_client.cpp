@@ -203,17 +203,28 @@ mlflow_client::reply mlflow_client::send_plain(const http_request& request) {
   return checked(request, client.send(request, cancelled_));
 }
 
+tl::expected<void, mlflow_refusal> mlflow_client::log_in() {
+  auto token = login_.fetch(cancelled_);
+  if (!token)
+    return tl::unexpected{
+      mlflow_refusal{without_secrets(token.error(), settings_), 0, {}}};
+  client_.use_token(*token);
+  return {};
+}
+
 mlflow_client::reply mlflow_client::send(http_request request) {
-  if (login_.is_needed() && login_.is_due(mlflow_login::clock::now())) {
-    auto token = login_.fetch(cancelled_);
-    if (!token)
-      return tl::unexpected{
-        mlflow_refusal{without_secrets(token.error(), settings_), 0, {}}};
-    client_.use_token(*token);
-  }
+  auto is_due = login_.is_needed() && login_.is_due(mlflow_login::clock::now());
+  if (is_due)
+    TROUPE_TRY_VOID(log_in());
   request.timeout = settings_.timeout;
   if (!settings_.workspace.empty())
     request.headers.emplace_back("X-MLFLOW-WORKSPACE", settings_.workspace);
+  auto result = checked(request, client_.send(request, cancelled_));
+  // A token may be revoked, and expires while a host sleeps, whose clock stands
+  // still then.
+  if (result || result.error().status != 401 || !login_.is_needed() || is_due)
+    return result;
+  TROUPE_TRY_VOID(log_in());
   return checked(request, client_.send(request, cancelled_));
 }
 

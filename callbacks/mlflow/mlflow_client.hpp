@@ -46,8 +46,8 @@ std::vector<mlflow_body> tag_bodies(const std::string& run_id,
                                     const mlflow_limits& limits = {});
 
 /// The bearer token of a Databricks service principal (OAuth 2, client
-/// credentials). It is fetched when needed, and again a minute before it
-/// expires.
+/// credentials). It is fetched when needed, again a minute before it expires,
+/// and if the server refuses it.
 class mlflow_login {
 public:
   using clock = std::chrono::steady_clock;
@@ -115,6 +115,8 @@ private:
   /// login page or a maintenance page has taken nothing.
   reply call(http_request request);
   reply send(http_request request);
+  /// Fetches a token for the next requests.
+  tl::expected<void, mlflow_refusal> log_in();
   reply checked(const http_request& request, http_result result);
 
   mlflow_settings settings_;

@@ -503,6 +503,27 @@ TEST_F(databricks_test, fetches_a_token_once_and_again_before_it_ends) {
   }
 }
 
+// It may be revoked, or have expired while the host slept.
+TEST_F(databricks_test, fetches_another_token_if_one_is_refused) {
+  set("oidc/v1/token", {.body = R"({"access_token":"abc","expires_in":3600})"});
+  std::atomic<int> logins = 0;
+  on_request = [&](const loopback_request& x) {
+    if (x.target == "/oidc/v1/token" && ++logins == 2)
+      set("log-batch", {});
+  };
+  mlflow_server store{settings, {}};
+  ASSERT_TRUE(store.open(wanted, ""));
+  set("log-batch", {.status = 401});
+  const mlflow_metric point{"loss", 1, 2, 3};
+  EXPECT_TRUE(store.log_metrics({&point, 1}));
+  EXPECT_EQ(logins, 2);
+  set("log-batch", {.status = 401});
+  auto failed = store.log_metrics({&point, 1});
+  ASSERT_FALSE(failed);
+  EXPECT_EQ(failed.error().what, kind::permanent);
+  EXPECT_EQ(logins, 3);
+}
+
 TEST_F(databricks_test, reports_a_refused_login) {
   set("oidc/v1/token",
       {.status = 400,

@@ -35,7 +35,6 @@ function startLive() {
   live.token = place.get('token') ?? '';
   live.run = place.get('run') ?? '';
   live.stop = live.run && !isCompared(live.run) ? stopButtons(live.run) : null;
-  live.source?.close();
   charts.length = 0;
   view.filter = '';
   Object.assign(sweepView, { ranges: new Map(), sort: null, isHeld: false, later: null });
@@ -46,14 +45,24 @@ function startLive() {
   toolbar.hidden = true;
   document.querySelector('header').replaceChildren(element('h1', {}, document.title));
   document.querySelector('main').replaceChildren(hint('Waiting for the server.'));
-  live.source = new EventSource(`/events?${new URLSearchParams({ token: live.token, run: live.run })}`);
-  const on = (kind, take) => live.source.addEventListener(kind, event => {
+  listen();
+}
+
+/// Hears from the server while the page is shown, beginning with the whole document. A browser has at most six connections to a server,
+/// over all of its pages: those that no one sees hold none.
+function listen() {
+  live.source?.close();
+  live.source = null;
+  if (document.hidden) return;
+  const source = new EventSource(`/events?${new URLSearchParams({ token: live.token, run: live.run })}`);
+  live.source = source;
+  const on = (kind, take) => source.addEventListener(kind, event => {
     try { take(JSON.parse(event.data)); } catch (error) { document.querySelector('main').replaceChildren(failure('This page', error)); }
   });
   for (const kind of Object.keys(drawings)) on(kind, next => drawLive(kind, next));
   on('news', news => drawLive(live.kind, changed(live.document, news)));
-  live.source.addEventListener('open', () => sayState(''));
-  live.source.addEventListener('error', () => sayState(live.source.readyState === EventSource.CLOSED
+  source.addEventListener('open', () => sayState(''));
+  source.addEventListener('error', () => sayState(source.readyState === EventSource.CLOSED
     ? 'The server does not let this page in. Open the address that it printed; if many of its pages are open, close some.'
     : 'The server cannot be reached. The page shows what was last known.'));
 }
@@ -127,10 +136,12 @@ function stopButtons(run) {
       }
       clearTimeout(asked);
       calm();
+      live.source?.close(); // All connections may be taken, by windows side by side.
       try {
         const answer = await fetch(`/stop?${new URLSearchParams({ run, preempt })}`, { method: 'POST', headers: { Authorization: `Bearer ${live.token}` } });
         said.textContent = (await answer.text()).trim();
       } catch { said.textContent = 'The server cannot be reached.'; }
+      listen();
     });
     return result;
   };

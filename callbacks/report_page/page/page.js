@@ -70,6 +70,7 @@ function start() {
   const first = JSON.parse(document.getElementById('data').textContent);
   if (!first.live) return drawPage(first);
   addEventListener('hashchange', startLive);
+  document.addEventListener('visibilitychange', listen);
   // The part of the address after # says what is shown, not where the page is scrolled to.
   addEventListener('click', event => {
     const link = event.target.closest?.('nav[aria-label="Sections"] a');

@@ -557,6 +557,36 @@ class BrowserTest(ServeTest):
         server.end()
         browser.wait("document.getElementById('state')?.textContent.includes('cannot be reached')")
 
+    def test_the_button_stops_the_run_although_all_connections_are_taken(self):
+        driver, gate = self.hold("live", "--steps", 1_000_000, "--every", 0)
+        browser = self.browser()
+        browser.call("Page.navigate", url=self.serve().url + "&run=live")
+        browser.wait("document.querySelector('.stop button')")
+        browser.run("""Promise.all(Array.from({ length: 5 }, () => new Promise(done => {
+          new EventSource(live.source.url).addEventListener('open', done);
+        })))""")  # as of five more pages
+        for _ in range(2):
+            browser.run("document.querySelector('.stop button').click()")
+        browser.wait(f"document.querySelector('.stop .hint')?.textContent.includes('pid {driver.pid} ')")
+        gate.close()
+        driver.wait(timeout=LIMIT_S)
+        self.assertEqual(self.listed()["live"]["state"], "aborted")
+
+    def test_a_page_that_is_hidden_holds_no_connection(self):
+        self.runs.make("digits")
+        browser = self.browser()
+        browser.call("Page.navigate", url=self.serve().url)
+        browser.wait("document.querySelectorAll('main tbody tr').length === 1")
+        for hidden in ("true", "false"):
+            browser.run("globalThis.before = live.source")
+            browser.run(f"Object.defineProperty(document, 'hidden', {{ get: () => {hidden}, configurable: true }})")
+            browser.run("document.dispatchEvent(new Event('visibilitychange'))")
+            if hidden == "true":
+                self.assertTrue(browser.run("before.readyState === EventSource.CLOSED && live.source === null"))
+        self.runs.make("letters")
+        browser.wait("document.querySelectorAll('main tbody tr').length === 2")
+        self.assertEqual(browser.complaints, [])
+
     def test_the_only_run_can_be_chosen(self):
         self.runs.make("digits")
         browser = self.browser()

@@ -267,6 +267,10 @@ sink_feed::handle(const sink_failure& x, clock::time_point now) {
   if (!in_log || sent == 0 || !is_refused(x, sent, now)) {
     if (took_some) // It is slow, perhaps on purpose, but not down.
       return now + retry_.next(x.retry_after);
+    // One that says when it takes more does not need smaller batches.
+    if (in_log && x.reason.code == ec::timeout && !x.retry_after && !x.suspect
+        && sent > 1)
+      limit_ = sent / 2;
     return fail(x.reason, now, x.retry_after);
   }
   if (sent > 1) {

@@ -56,10 +56,11 @@ auto call_sink(const sink& target, F f) {
 ///     passes then: the records of a run belong together.
 ///   - A transient failure is retried after a `backoff`. A refused batch is
 ///     halved until the refused record is alone; that record goes to
-///     `sinks/<name>.rejected.jsonl`. If a record may be the reason of a
-///     transient failure, the first one is sent alone, and refused after two
-///     minutes of that: a server that restarts fails, too. If it fails with the
-///     next ones as well, each of them has twice the time of the one before.
+///     `sinks/<name>.rejected.jsonl`. A batch that takes too long is halved for
+///     the next attempt. If a record may be the reason of a transient failure,
+///     the first one is sent alone, and refused after two minutes of that: a
+///     server that restarts fails, too. If it fails with the next ones as well,
+///     each of them has twice the time of the one before.
 ///   - After a permanent failure, or a refusal of the run by `start`, the sink
 ///     gets nothing more from this feed.
 ///   - A damaged position is set aside, and the sink starts over with the first

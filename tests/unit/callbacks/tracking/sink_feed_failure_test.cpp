@@ -116,6 +116,19 @@ TEST_F(sink_feed_test, a_tracker_that_takes_a_part_of_each_batch_is_not_down) {
   EXPECT_THAT(notes, testing::IsEmpty());
 }
 
+TEST_F(sink_feed_test, sends_fewer_records_to_a_tracker_that_is_too_slow) {
+  report_until(20);
+  target->answer = [](std::span<const tracker_record> x) -> sink_result {
+    if (x.size() < 5)
+      return {};
+    return sink_fails(sink_failure::kind::transient, {ec::timeout, "120 s"});
+  };
+  auto feed = new_feed();
+  drain(feed);
+  EXPECT_EQ(target->indices(), up_to(20));
+  EXPECT_EQ(feed.refused(), "");
+}
+
 // A failure of `start` may count something else: tags.
 TEST_F(sink_feed_test, only_what_log_was_given_can_have_been_accepted) {
   report_until(10);

@@ -35,7 +35,9 @@ struct prometheus_options {
   }
 };
 
-/// Serves the run's metrics to Prometheus, for `run_config::trackers`.
+/// Serves the run's metrics to Prometheus, for `run_config::trackers`. If its
+/// port is taken, the end of the run waits 2 s for it, unless *tracking* has a
+/// `failing_timeout`.
 std::shared_ptr<tracker> prometheus_tracker(prometheus_options options = {},
                                             tracker_options tracking = {});
 

@@ -94,6 +94,9 @@ namespace troupe {
 
 std::shared_ptr<tracker> prometheus_tracker(prometheus_options options,
                                             tracker_options tracking) {
+  // What another run's page keeps out is worth nothing after the run.
+  if (!tracking.failing_timeout)
+    tracking.failing_timeout = std::chrono::seconds{2};
   return internal::make_tracker<internal::prometheus_sink>(std::move(options),
                                                            tracking);
 }

@@ -43,6 +43,13 @@ protected:
 #define EXPECT_LINE(text, line)                                                \
   EXPECT_NE((text).find("\n" line "\n"), std::string::npos) << (text)
 
+TEST(prometheus_tracker_test, lets_the_end_of_a_run_wait_2_s_for_its_port) {
+  using std::chrono::seconds;
+  EXPECT_EQ(prometheus_tracker()->options().failing_timeout, seconds{2});
+  auto longer = prometheus_tracker({}, {.failing_timeout = seconds{9}});
+  EXPECT_EQ(longer->options().failing_timeout, seconds{9});
+}
+
 TEST_F(prometheus_sink_test, says_where_it_serves) {
   prometheus_sink x{{}};
   start(x);

@@ -17,7 +17,8 @@ namespace troupe {
 struct torch_data_plane {
   c10::intrusive_ptr<c10d::ProcessGroup> group; ///< nullptr with one rank.
   at::Device device{at::kCPU};
-  int loops = 0; ///< Fits of `epoch_loop`s so far.
+  int loops = 0; ///< Fits of `epoch_loop`s so far, without those inside others.
+  bool is_fitting = false; ///< One is under way.
 };
 
 /// The data plane of *context*. Throws `train_error` in a loop that was not

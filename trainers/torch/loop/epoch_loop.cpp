@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <typeinfo>
+#include <utility>
 
 #include <ATen/Functions.h>
 #include <c10/core/GradMode.h>
@@ -101,7 +102,9 @@ void epoch_loop::fit_feeds(std::shared_ptr<loop_module> module,
                            batch_feed& train, batch_feed* validation) {
   if (!module)
     throw_invalid_argument("fit() was given no module");
-  number_ = data_plane(context_)->loops++;
+  auto plane = data_plane(context_);
+  auto is_inner = std::exchange(plane->is_fitting, true);
+  number_ = is_inner ? -1 : plane->loops++;
   module_ = std::move(module);
   optimizer_ = {};
   log_ = {};
@@ -109,7 +112,8 @@ void epoch_loop::fit_feeds(std::shared_ptr<loop_module> module,
   global_step_ = 0;
   stopping_ = false;
   module_->loop_ = this;
-  auto leave = [this] {
+  auto leave = [this, &plane, is_inner] {
+    plane->is_fitting = is_inner;
     module_->loop_ = nullptr;
     model_.reset();
     sanity_checking_ = false;
@@ -128,7 +132,7 @@ void epoch_loop::fit_feeds(std::shared_ptr<loop_module> module,
 void epoch_loop::run(batch_feed& train, batch_feed* validation) {
   prepare(train, validation);
   resume_point from;
-  if (options_.resume)
+  if (options_.resume && number_ >= 0)
     from = find_resume_point(context_, number_);
   std::optional<loop_progress> saved;
   rank_progress mine;

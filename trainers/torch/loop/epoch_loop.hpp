@@ -52,7 +52,8 @@ struct loop_options {
   bool check_replicas = true;
 
   /// Resume from the newest checkpoint that this fit saved in an earlier
-  /// attempt. Fits of one run are told apart by their order.
+  /// attempt. Fits of one run are told apart by their order. One that a hook of
+  /// another calls never resumes.
   bool resume = true;
 
   /// How the module is wrapped for several ranks.
@@ -207,7 +208,7 @@ private:
   std::optional<data_parallel_model<loop_module>> model_;
   loop_optimizer optimizer_;
   internal::loop_log log_;
-  int number_ = 0; // among the fits of the train function
+  int number_ = 0; // among the fits of the train function; -1: inside another
   int epoch_ = 0;
   std::int64_t global_step_ = 0;
   bool sanity_checking_ = false;

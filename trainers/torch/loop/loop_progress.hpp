@@ -30,8 +30,8 @@ void set_random_state(const tensor_map& saved, at::Device device);
 /// What a checkpoint of an `epoch_loop` says beside the model's tensors:
 /// `loop.json`, and `loop.safetensors` for tensors.
 struct loop_progress {
-  /// Which fit of the train function it was, from 0. A version that did not
-  /// save it is taken for the first.
+  /// Which fit of the train function it was, from 0; -1: one inside another. A
+  /// version that did not save it is taken for the first.
   int loop = 0;
   int finished_epochs = 0;
   std::int64_t global_step = 0;

@@ -388,6 +388,51 @@ TEST_F(loop_test, a_loop_without_a_checkpoint_of_its_own_says_so) {
             std::string::npos);
 }
 
+namespace {
+
+/// Trains a net of its own at the end of each epoch.
+struct probe : loop_callback {
+  void on_train_epoch_end(epoch_loop& loop) override {
+    auto& context = loop.context();
+    epoch_loop inner{context};
+    inner.fit(std::make_shared<curve_module>(),
+              prepare_data_loader(context, curve{8}, {.batch_size = 4}));
+  }
+};
+
+struct fails_once : curve_module {
+  void on_train_epoch_start() override {
+    if (loop().context().attempt() == 0 && loop().current_epoch() == 1)
+      throw std::runtime_error{"as planned"};
+  }
+};
+
+} // namespace
+
+/// Two loops, the first of which has others inside.
+void probed_loops(train_context& context, const two_loops_config&) {
+  auto data = prepare_data_loader(context, curve{8}, {.batch_size = 4});
+  epoch_loop first{
+    context,
+    {.max_epochs = 2},
+    {std::make_shared<probe>(), std::make_shared<train_report_callback>()}};
+  first.fit(std::make_shared<curve_module>(), data);
+  epoch_loop second{
+    context, {.max_epochs = 2}, {std::make_shared<train_report_callback>()}};
+  second.fit(std::make_shared<fails_once>(), data);
+}
+
+TEST_F(loop_test, loops_inside_another_do_not_count) {
+  auto once = options(1);
+  once.run.failure.max_failures = 1;
+  auto x = torch_trainer{probed_loops, two_loops_config{}, once}.fit();
+  ASSERT_FALSE(x.error) << x.error->message;
+  EXPECT_EQ(x.attempts, 2u);
+  auto rows = x.metrics_history();
+  ASSERT_TRUE(rows);
+  EXPECT_EQ(rows->size(), 4u) << "two epochs of each";
+}
+
 class killed_loop_test : public loop_test,
                          public testing::WithParamInterface<bool> {};
 

@@ -105,6 +105,7 @@ void epoch_loop::fit_feeds(std::shared_ptr<loop_module> module,
   auto plane = data_plane(context_);
   auto is_inner = std::exchange(plane->is_fitting, true);
   number_ = is_inner ? -1 : plane->loops++;
+  has_saved_ = false;
   module_ = std::move(module);
   optimizer_ = {};
   log_ = {};
@@ -122,6 +123,9 @@ void epoch_loop::fit_feeds(std::shared_ptr<loop_module> module,
   try {
     run(train, options_.limit_val_batches == 0 ? nullptr : validation);
   } catch (...) {
+    // The next one may be what the train function tries instead.
+    if (!is_inner && !has_saved_)
+      plane->loops = number_;
     call_on_exception(std::current_exception());
     leave();
     throw;

@@ -214,6 +214,7 @@ private:
   bool sanity_checking_ = false;
   bool stopping_ = false;
   bool epoch_is_over_ = false;
+  bool has_saved_ = false; // a checkpoint
 };
 
 } // namespace troupe

@@ -154,6 +154,7 @@ void epoch_loop::save_checkpoint(const fs::path& folder) {
     throw_invalid_argument(
       "save_checkpoint() is called in the middle of an epoch, from where "
       "no loop can resume");
+  has_saved_ = true;
   loop_progress x{.loop = number_,
                   .finished_epochs = epoch_ + 1,
                   .global_step = global_step_,

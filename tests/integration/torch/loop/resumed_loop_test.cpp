@@ -433,6 +433,34 @@ TEST_F(loop_test, loops_inside_another_do_not_count) {
   EXPECT_EQ(rows->size(), 4u) << "two epochs of each";
 }
 
+/// Trains in another way if the first one fails.
+void loop_with_a_fallback(train_context& context, const two_loops_config&) {
+  struct too_large : curve_module {
+    void on_train_epoch_start() override {
+      throw std::runtime_error{"out of memory"};
+    }
+  };
+  auto data = prepare_data_loader(context, curve{8}, {.batch_size = 4});
+  epoch_loop loop{
+    context, {.max_epochs = 2}, {std::make_shared<train_report_callback>()}};
+  try {
+    loop.fit(std::make_shared<too_large>(), data);
+  } catch (const std::runtime_error&) {
+    loop.fit(std::make_shared<fails_once>(), data);
+  }
+}
+
+TEST_F(loop_test, a_loop_that_another_replaced_does_not_count) {
+  auto once = options(1);
+  once.run.failure.max_failures = 1;
+  auto x = torch_trainer{loop_with_a_fallback, two_loops_config{}, once}.fit();
+  ASSERT_FALSE(x.error) << x.error->message;
+  EXPECT_EQ(x.attempts, 2u);
+  auto rows = x.metrics_history();
+  ASSERT_TRUE(rows);
+  EXPECT_EQ(rows->size(), 2u);
+}
+
 class killed_loop_test : public loop_test,
                          public testing::WithParamInterface<bool> {};
 

@@ -119,6 +119,8 @@ host_decisions host_states::on_hello(std::size_t host,
   if (!x.is_here()) {
     x.incarnation = incarnation;
     x.state = host_state::ready;
+    if (limits_.min_ranks == 0 && !x.was_here) // It was awaited until now.
+      x.launches = std::min(x.launches, 1);
     x.was_here = true;
     x.has_trained = false;
     x.next_launch.reset();

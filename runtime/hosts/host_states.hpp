@@ -210,7 +210,8 @@ struct run_host {
 ///   HS-3  A host is launched at most `max_relaunches` + 1 times, or as often
 ///         again since it last made progress; in an elastic run, once more
 ///         after each of `late_launch_delay`; in any other, as often as there
-///         is time while `gather` waits for a host that was never here.
+///         is time while `gather` waits for a host that was never here, which
+///         does not count once it is.
 ///   HS-4  `gather` is answered once, by a start or by a failure.
 ///   HS-5  A host is left out only if the others are enough for an attempt, and
 ///         never the driver's own. `gather` does not fail as long as one is.

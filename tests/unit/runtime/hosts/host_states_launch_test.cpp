@@ -68,6 +68,23 @@ TEST_F(host_states_test, HS_3_a_host_that_was_never_here_has_the_join_limit) {
                           "times)"));
 }
 
+TEST_F(host_states_test, HS_3_a_host_that_came_late_has_its_whole_budget) {
+  make(2, {.max_relaunches = 2});
+  gather();
+  hello(0, 1);
+  for (auto launch : {2u, 3u, 4u}) {
+    launcher_ended(1, launch, "no route");
+    pass(seconds{4}, {0});
+  }
+  launched(1, 5);
+  EXPECT_THAT(hello(1, 1), ElementsAre("start 0 1"));
+  states->on_attempt_started({0, 1});
+  states->on_gone(1, 1, "no answer", now);
+  EXPECT_EQ(state(1), host_state::lost);
+  EXPECT_THAT(gather(), IsEmpty());
+  EXPECT_THAT(pass(seconds{8}, {0}), ElementsAre("launch 1 as 6"));
+}
+
 // A run of weeks may lose the same host now and then.
 TEST_F(host_states_test, HS_3_progress_renews_the_budget) {
   make(1, {.max_relaunches = 2});

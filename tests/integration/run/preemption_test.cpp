@@ -98,7 +98,8 @@ INSTANTIATE_TEST_SUITE_P(signals, preemption_by_signal,
                          testing::Values(SIGTERM, SIGUSR1, SIGHUP));
 
 int stop_start_late(const fs::path& storage) {
-  // The start waits at the failpoint until someone reads of it.
+  ::alarm(60); // Should the start not come to the failpoint.
+  // It waits there until someone reads of it.
   auto passed = storage / "passed";
   if (::mkfifo(passed.c_str(), 0600) != 0
       || ::setenv("TROUPE_FAILPOINT_LOG", passed.c_str(), 1) != 0

@@ -80,7 +80,7 @@ std::string gpu_beside_left_thread(caf::actor_system& system,
   options.run.stop_timeout = std::chrono::milliseconds{100};
   auto run =
     data_parallel_trainer{in_process_loop{stay}, options}.start(system).value();
-  while (!is_inside)
+  while (!is_inside && !is_terminal(run.status().state))
     std::this_thread::yield();
   run.abort();
   (void) run.wait();

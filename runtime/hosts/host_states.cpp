@@ -275,6 +275,7 @@ void host_states::launch(std::size_t host, time_point now,
   x.state = host_state::launching;
   x.next_launch.reset();
   x.problem.clear();
+  x.short_since.reset();
   x.said.clear();
   x.launch = ++launches_;
   x.has_launcher = true;

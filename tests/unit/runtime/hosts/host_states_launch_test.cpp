@@ -150,6 +150,18 @@ TEST_F(host_states_test, does_not_repeat_what_cannot_help) {
                           HasSubstr("  b: its build id differs")));
 }
 
+TEST_F(host_states_test, a_host_may_lack_a_part_of_its_room_after_each_boot) {
+  serve(2);
+  states->on_gone(1, 1, "its connection broke", now);
+  gather();
+  EXPECT_THAT(pass(seconds{1}, {0}), ElementsAre("launch 1 as 3"));
+  EXPECT_TRUE(states->may_have_more(1, {0, {}}, now));
+  launcher_ended(1, 3, "its connection broke");
+  EXPECT_THAT(pass(seconds{40}, {0}), ElementsAre("launch 1 as 4"));
+  EXPECT_TRUE(states->may_have_more(1, {0, {}}, now));
+  EXPECT_FALSE(states->may_have_more(1, {0, {}}, now + host_states::late_room));
+}
+
 TEST_F(host_states_test, a_host_may_lack_its_mounts_after_a_boot) {
   serve(2);
   states->on_gone(1, 1, "its connection broke", now);

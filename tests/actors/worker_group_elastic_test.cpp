@@ -224,8 +224,10 @@ TEST_F(guest_group_test, a_host_that_is_left_out_leaves_room_for_a_guest) {
   other =
     system.spawn(host_agent, host_agent_args{elsewhere, [&asked] { ++asked; }});
   auto ask = [&] {
+    auto hello = hello_of(3);
+    hello.facts.host = "another";
     return system.ask<host_accepted>(
-      ranks.group, hello_of(3), caf::actor_cast<caf::strong_actor_ptr>(other));
+      ranks.group, hello, caf::actor_cast<caf::strong_actor_ptr>(other));
   };
   EXPECT_EQ(ask()->failure.code, ec::conflict);
   report_both(0, "c0");

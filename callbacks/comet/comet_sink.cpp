@@ -185,7 +185,8 @@ sink_result comet_sink::log(std::span<const tracker_record> records) {
     left_.erase(messages);
     ++accepted;
   }
-  left_.clear();
+  // Those of a larger batch that failed stay: they are not converted again.
+  left_.erase(left_.begin(), left_.upper_bound(records.back().end));
   return {};
 }
 

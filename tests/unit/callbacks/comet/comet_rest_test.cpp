@@ -212,6 +212,24 @@ TEST_F(comet_rest_test, repeats_only_what_was_not_accepted) {
             1);
 }
 
+// After a failure, fewer records may be sent at once.
+TEST_F(comet_rest_test, loses_no_text_of_a_batch_that_is_sent_in_parts) {
+  comet_sink x{options};
+  ASSERT_TRUE(x.start(run, ""));
+  set_fault(
+    [](const loopback_request&) { return loopback_reply{.status = 500}; });
+  std::vector<tracker_record> records{record.report(0, {{{"a", 1}}}),
+                                      record.report(1, {{{"text", "t"}}})};
+  ASSERT_FALSE(x.log(records));
+  set_fault(nullptr);
+  ASSERT_TRUE(x.log(std::span{records}.first(1)));
+  ASSERT_TRUE(x.log(std::span{records}.last(1)));
+  auto texts = bodies("log-other");
+  EXPECT_EQ(std::ranges::count(texts, json("text"),
+                               [](auto& body) { return body.at("key"); }),
+            1);
+}
+
 TEST_F(comet_rest_test, continues_its_experiment_after_a_restart) {
   std::string state;
   {

@@ -115,13 +115,16 @@ void comet_messages::add_other(std::vector<comet_message>& to,
   to.push_back({message_kind::other, name, text, std::nullopt, time_ms});
 }
 
-void keep_latest_points(
-  std::map<std::uint64_t, std::vector<comet_message>>& all) {
+bool keep_latest_points(
+  std::map<std::uint64_t, std::vector<comet_message>>& all,
+  std::uint64_t last) {
   std::set<std::string> seen;
-  for (auto record = all.rbegin(); record != all.rend(); ++record)
-    std::erase_if(record->second, [&](const comet_message& x) {
+  std::size_t erased = 0;
+  for (auto record = all.upper_bound(last); record != all.begin();)
+    erased += std::erase_if((--record)->second, [&](const comet_message& x) {
       return x.what == message_kind::metric && !seen.insert(x.name).second;
     });
+  return erased > 0;
 }
 
 } // namespace troupe::internal

@@ -54,10 +54,11 @@ private:
 /// *value* as Comet takes it: flags are numbers.
 metric_value comet_value(const metric_value& value);
 
-/// Keeps the latest point of each metric, and all other messages. *all* holds
-/// the messages of each record, in the records' order.
-void keep_latest_points(
-  std::map<std::uint64_t, std::vector<comet_message>>& all);
+/// Keeps the latest point of each metric of the records up to *last*, and all
+/// other messages. *all* holds the messages of each record, in the records'
+/// order. Returns whether points were removed.
+bool keep_latest_points(
+  std::map<std::uint64_t, std::vector<comet_message>>& all, std::uint64_t last);
 
 /// The destination of Comet's messages: its service or an archive.
 class comet_backend {

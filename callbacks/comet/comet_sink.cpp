@@ -88,6 +88,7 @@ sink_result comet_sink::start(const tracked_run& run,
       backend_ = std::make_unique<comet_archive>(*settings, options_.tags, run);
   }
   left_.clear();
+  taken_until_.reset();
   TROUPE_TRY_VOID(backend_->start(*inner));
   if (mode_ == comet_mode::offline && !options_.mode
       && !std::exchange(announced_, true))
@@ -149,15 +150,18 @@ expected<void> comet_sink::prepare(std::span<const tracker_record> records) {
 }
 
 // Points that wait because Comet was away are all sent, as fast as it allows.
-void comet_sink::thin_out(std::chrono::duration<double> span) {
+void comet_sink::thin_out(std::span<const tracker_record> records) {
   std::ptrdiff_t total = 0;
-  for (auto& [end, messages] : left_)
-    total += std::ranges::count(messages, comet_message::kind::metric,
-                                &comet_message::what);
-  if (static_cast<std::size_t>(total) <= backend_->room(span))
-    return;
-  keep_latest_points(left_);
-  if (!std::exchange(thinned_, true))
+  for (auto& x : records)
+    if (auto messages = left_.find(x.end); messages != left_.end())
+      total += std::ranges::count(messages->second, comet_message::kind::metric,
+                                  &comet_message::what);
+  // Each record has the time since the one before it, the first one, too.
+  auto begin = taken_until_.value_or(records.front().time);
+  auto room = backend_->room(records.back().time - begin);
+  if (static_cast<std::size_t>(total) > room
+      && keep_latest_points(left_, records.back().end)
+      && !std::exchange(thinned_, true))
     notes_.push_back("the run reports more points than Comet's limit of calls "
                      "per minute allows: of those that wait, it gets the "
                      "latest of each metric");
@@ -166,7 +170,7 @@ void comet_sink::thin_out(std::chrono::duration<double> span) {
 sink_result comet_sink::log(std::span<const tracker_record> records) {
   std::size_t accepted = 0;
   auto prepared = prepare(records);
-  thin_out(records.back().time - records.front().time);
+  thin_out(records);
   for (auto& x : records) {
     auto messages = left_.find(x.end);
     if (messages == left_.end()) {
@@ -183,6 +187,7 @@ sink_result comet_sink::log(std::span<const tracker_record> records) {
       return ok;
     }
     left_.erase(messages);
+    taken_until_ = x.time;
     ++accepted;
   }
   // Those of a larger batch that failed stay: they are not converted again.

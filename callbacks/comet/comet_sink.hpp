@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -49,9 +51,9 @@ private:
   /// that becomes a note, the others are counted.
   sink_result greet(const tracked_run& run);
   expected<void> prepare(std::span<const tracker_record> records);
-  /// Keeps the latest points of what is left, if those of *span* are more than
-  /// can be sent in that time.
-  void thin_out(std::chrono::duration<double> span);
+  /// Keeps the latest points of *records*, if they have more than can be sent
+  /// in the time in which they were reported.
+  void thin_out(std::span<const tracker_record> records);
 
   comet_options options_;
   comet_mode mode_ = comet_mode::online;
@@ -64,6 +66,8 @@ private:
   std::vector<std::string> notes_;
   /// Unsent messages of records, by the `end` of the record.
   std::map<std::uint64_t, std::vector<comet_message>> left_;
+  /// When the last record that was taken was reported; unset: none yet.
+  std::optional<std::chrono::system_clock::time_point> taken_until_;
   bool thinned_ = false;   ///< The user knows that points are left out.
   bool announced_ = false; ///< The user knows that there is no key.
 };

@@ -539,6 +539,45 @@ TEST_F(comet_rest_test, sends_all_points_that_waited_of_a_slow_run) {
   EXPECT_THAT(x.take_notes(), IsEmpty());
 }
 
+// Without a burst that is left, a batch has the time before it, too.
+TEST_F(comet_rest_test, sends_all_points_of_a_run_slightly_below_the_limit) {
+  comet_sink x{options};
+  ASSERT_TRUE(x.start(run, ""));
+  auto report = [&](std::uint64_t index, int points) {
+    metrics values;
+    for (int key = 0; key < points; ++key)
+      values["m" + std::to_string(key)] = double(index);
+    auto result = record.report(index, {values});
+    result.time = record_time(20 * index); // Every 10 s.
+    return result;
+  };
+  auto burst = report(0, 2700);
+  ASSERT_TRUE(x.log({&burst, 1}));
+  std::vector<tracker_record> records{report(1, 1700), report(2, 1700)};
+  (void) x.log(records); // Perhaps a part, until there is room again.
+  EXPECT_THAT(x.take_notes(), IsEmpty());
+}
+
+TEST_F(comet_rest_test, thins_out_nothing_of_a_batch_that_is_sent_in_parts) {
+  comet_sink x{options};
+  ASSERT_TRUE(x.start(run, ""));
+  std::vector<tracker_record> records;
+  for (std::uint64_t i = 0; i < 3; ++i) {
+    metrics values;
+    for (int key = 0; key < 1000; ++key)
+      values["m" + std::to_string(key)] = double(i);
+    records.push_back(record.report(i, {values}));
+    records.back().time = record_time(200 * i);
+  }
+  set_fault(
+    [](const loopback_request&) { return loopback_reply{.status = 500}; });
+  ASSERT_FALSE(x.log(records));
+  set_fault(nullptr);
+  ASSERT_TRUE(x.log(std::span{records}.first(1)));
+  EXPECT_EQ(bodies("metric").size(), 1001u) << "one of them twice";
+  EXPECT_THAT(x.take_notes(), IsEmpty());
+}
+
 TEST_F(comet_rest_test, has_room_for_a_burst_and_what_its_rate_allows) {
   comet_rest x{make_comet_settings(options, run).value(), {}, run};
   EXPECT_EQ(x.room(0s), 2700u);

@@ -201,6 +201,7 @@ sink_result comet_rest::send_asset(const comet_message& x) {
       && sent.error().reason.code != ec::stopped && reopen(key_)) {
     sent.error().what = failure_kind::transient;
     sent.error().suspect = true;
+    sent.error().reason.code = ec::storage; // It is not Comet that fails.
   }
   return sent;
 }

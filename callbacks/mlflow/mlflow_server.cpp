@@ -149,6 +149,7 @@ tl::unexpected<sink_failure> mlflow_artifacts::not_stored(sink_failure x) {
       && client_.get("runs/get?run_id=" + percent_encoded(run_id_))) {
     x.what = kind::transient;
     x.suspect = true;
+    x.reason.code = ec::storage; // It is not the server that fails.
   }
   return tl::unexpected{std::move(x)};
 }

@@ -110,8 +110,8 @@ struct sink_failure {
   /// For a transient failure: the tracker failed while handling the request
   /// (HTTP 500), so these records may be the reason. One that still fails after
   /// two minutes is refused. With `ec::storage` a file of the record is the
-  /// reason; else the tracker may fail with all records, so that those after a
-  /// refused one have more time as long as none is taken.
+  /// reason, or its store; else the tracker may fail with all records, so that
+  /// those after a refused one have more time as long as none is taken.
   bool suspect = false;
 };
 

@@ -482,9 +482,11 @@ TEST_F(comet_rest_test, suspects_an_asset_if_other_calls_succeed) {
     ASSERT_FALSE(failed);
     EXPECT_EQ(failed.error().what, sink_failure::kind::transient) << status;
     EXPECT_TRUE(failed.error().suspect) << status;
+    EXPECT_EQ(failed.error().reason.code, ec::storage) << status;
     all = true;
     failed = x.log({&asset, 1});
     ASSERT_FALSE(failed);
+    EXPECT_EQ(failed.error().reason.code, ec::protocol) << status;
     EXPECT_FALSE(failed.error().suspect) << status;
   }
 }

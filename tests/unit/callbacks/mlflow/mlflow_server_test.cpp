@@ -385,9 +385,11 @@ TEST_F(mlflow_failures_test, suspects_an_artifact_if_other_calls_succeed) {
     ASSERT_FALSE(failed);
     EXPECT_EQ(failed.error().what, kind::transient) << status;
     EXPECT_TRUE(failed.error().suspect) << status;
+    EXPECT_EQ(failed.error().reason.code, ec::storage) << status;
     set("runs/get", {.status = status}); // The same for everything.
     failed = x.log(records);
     ASSERT_FALSE(failed);
+    EXPECT_EQ(failed.error().reason.code, ec::protocol) << status;
     EXPECT_EQ(failed.error().what,
               status < 500 ? kind::permanent : kind::transient);
     EXPECT_FALSE(failed.error().suspect) << status;

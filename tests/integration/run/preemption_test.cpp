@@ -2,6 +2,7 @@
 // start that resumes.
 
 #include <fcntl.h>
+#include <sys/inotify.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -99,19 +100,27 @@ INSTANTIATE_TEST_SUITE_P(signals, preemption_by_signal,
 
 int stop_start_late(const fs::path& storage) {
   ::alarm(60); // Should the start not come to the failpoint.
-  // It waits there until someone reads of it.
   auto passed = storage / "passed";
-  if (::mkfifo(passed.c_str(), 0600) != 0
+  if (::mkfifo(passed.c_str(), 0600) != 0)
+    return 1;
+  // The start opens this pipe and waits, because it is full.
+  unique_fd pipe{::open(passed.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC)};
+  const std::string filling(65536, '.');
+  while (::write(pipe.get(), filling.data(), filling.size()) > 0)
+    continue;
+  unique_fd openings{::inotify_init1(IN_CLOEXEC)};
+  if (::fcntl(pipe.get(), F_SETFL, O_RDWR) != 0
+      || ::inotify_add_watch(openings.get(), passed.c_str(), IN_OPEN) < 0
       || ::setenv("TROUPE_FAILPOINT_LOG", passed.c_str(), 1) != 0
       || !arm_failpoint("attempt.state_saved=eio"))
     return 1;
   own_system system;
   std::stop_source ending;
   std::jthread service{[&] {
-    wait_for(storage, [&] { return fs::exists(storage / "run/state.json"); });
+    char event[1024];
+    (void) !::read(openings.get(), event, sizeof(event));
     ending.request_stop();
-    unique_fd reader{::open(passed.c_str(), O_RDONLY | O_CLOEXEC)};
-    read_until(reader.get(), "\n");
+    read_until(pipe.get(), "\n");
   }};
   train_options options{.scaling = {.num_workers = 0}};
   options.run.name = "run";

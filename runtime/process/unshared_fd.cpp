@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <condition_variable>
 #include <mutex>
 #include <new>
 #include <vector>
@@ -16,9 +17,10 @@ namespace {
 
 /// The numbers of all `unshared_fd`s of this process.
 struct unshared_numbers {
-  /// Shared by `fork_pause`s, maybe for long; a fork has it alone.
-  std::shared_mutex pause;
-  std::mutex mutex; ///< Taken after it, for moments; guards the next.
+  std::mutex pause; ///< A fork has it; guards the next two.
+  std::condition_variable none;
+  int pauses = 0;   ///< `fork_pause`s; a fork waits until there is none.
+  std::mutex mutex; ///< Taken after `pause`, for moments; guards the next.
   std::vector<int> all;
 
   /// No child gets *number* any more. Needs `mutex`.
@@ -51,13 +53,17 @@ void replace_in_child() noexcept {
     ::close(null);
   own.all.clear();
   own.mutex.unlock();
-  new (&own.pause) std::shared_mutex; // Its owner has another id here.
+  new (&own.none) std::condition_variable; // Its waiters are not here.
+  own.pause.unlock();
   errno = code;
 }
 
 void begin_fork() {
-  numbers().pause.lock();
-  numbers().mutex.lock();
+  auto& own = numbers();
+  std::unique_lock guard{own.pause};
+  own.none.wait(guard, [&own] { return own.pauses == 0; });
+  guard.release(); // Until the fork has ended.
+  own.mutex.lock();
 }
 
 void end_fork() {
@@ -74,7 +80,18 @@ unshared_numbers& watched_numbers() {
 
 } // namespace
 
-fork_pause::fork_pause() : guard_(watched_numbers().pause) {}
+fork_pause::fork_pause() {
+  auto& own = watched_numbers();
+  std::lock_guard guard{own.pause};
+  ++own.pauses;
+}
+
+fork_pause::~fork_pause() {
+  auto& own = watched_numbers();
+  std::lock_guard guard{own.pause};
+  if (--own.pauses == 0)
+    own.none.notify_all();
+}
 
 unshared_fd::unshared_fd(unique_fd fd) noexcept
   : fd_(std::move(fd)), number_(fd_.get()) {

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <shared_mutex>
 #include <utility>
 
 #include "troupe/runtime/process/descriptor.hpp"
@@ -14,9 +13,7 @@ public:
   fork_pause();
   fork_pause(const fork_pause&) = delete;
   fork_pause& operator=(const fork_pause&) = delete;
-
-private:
-  std::shared_lock<std::shared_mutex> guard_;
+  ~fork_pause();
 };
 
 /// A descriptor that ends with this process, or earlier.

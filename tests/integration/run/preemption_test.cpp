@@ -2,49 +2,26 @@
 // start that resumes.
 
 #include <fcntl.h>
-#include <sys/inotify.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
 #include <cstdlib>
 #include <future>
-#include <stop_token>
 #include <thread>
 
 #include <gmock/gmock.h>
 #include <troupe/actors.hpp>
 
+#include "tests/integration/run/preemption.hpp"
 #include "tests/integration/run/report_hook.hpp"
 #include "tests/integration/run/run_test.hpp"
 #include "tests/integration/run/victim.hpp"
 #include "tests/support/own_system.hpp"
-#include "troupe/runtime/failpoint.hpp"
-#include "troupe/runtime/store/run_store.hpp"
-#include "troupe/trainers/run_parts.hpp"
 
 namespace troupe::internal::test {
 
 namespace {
-
-/// Reports until the run is preempted, then once more: after which report it
-/// left.
-void report_until_preempted(train_context& context, const fault_plan& plan) {
-  int step = 0;
-  while (!context.stop_requested()) {
-    if (plan.action == "raise" && step == plan.step)
-      raise(SIGUSR1);
-    context.report({{"step", step++}},
-                   report_options{.barrier = plan.action != "ahead"});
-    // The ranks are not equally fast.
-    for (int i = 0; i < context.rank() * 50; ++i)
-      std::this_thread::yield();
-  }
-  auto why = context.stop_info();
-  auto kind = why ? static_cast<int>(why->kind) : -1;
-  context.report({{"left_after", step}, {"kind", kind}});
-}
 
 /// The last row of the history of *x*.
 journaled_batch last_row(const result& x) {
@@ -52,14 +29,6 @@ journaled_batch last_row(const result& x) {
   EXPECT_TRUE(rows && !rows->empty());
   return rows && !rows->empty() ? rows->back() : journaled_batch{};
 }
-
-/// How a result ends of a run that was stopped or preempted.
-std::string resumed_by(const std::string& name) {
-  return "; the next run with run.name = \"" + name + "\" resumes it";
-}
-
-constexpr auto preempted_kind =
-  static_cast<int>(stop_info::kind_type::preempted);
 
 } // namespace
 
@@ -97,141 +66,6 @@ TEST_P(preemption_by_signal, ends_with_a_last_checkpoint_and_resumes) {
 
 INSTANTIATE_TEST_SUITE_P(signals, preemption_by_signal,
                          testing::Values(SIGTERM, SIGUSR1, SIGHUP));
-
-int stop_start_late(const fs::path& storage) {
-  ::alarm(60); // Should the start not come to the failpoint.
-  auto passed = storage / "passed";
-  if (::mkfifo(passed.c_str(), 0600) != 0)
-    return 1;
-  // The start opens this pipe and waits, because it is full.
-  unique_fd pipe{::open(passed.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC)};
-  const std::string filling(65536, '.');
-  while (::write(pipe.get(), filling.data(), filling.size()) > 0)
-    continue;
-  unique_fd openings{::inotify_init1(IN_CLOEXEC)};
-  if (::fcntl(pipe.get(), F_SETFL, O_RDWR) != 0
-      || ::inotify_add_watch(openings.get(), passed.c_str(), IN_OPEN) < 0
-      || ::setenv("TROUPE_FAILPOINT_LOG", passed.c_str(), 1) != 0
-      || !arm_failpoint("attempt.state_saved=eio"))
-    return 1;
-  own_system system;
-  std::stop_source ending;
-  std::jthread service{[&] {
-    char event[1024];
-    (void) !::read(openings.get(), event, sizeof(event));
-    ending.request_stop();
-    read_until(pipe.get(), "\n");
-  }};
-  train_options options{.scaling = {.num_workers = 0}};
-  options.run.name = "run";
-  options.run.storage_path = storage;
-  fault_plan plan{.action = "leave", .steps = 1000};
-  auto handle = data_parallel_trainer{counting_loop, plan, options}.start(
-    system, ending.get_token());
-  if (!handle)
-    return 2;
-  return handle->wait().status == run_status_kind::preempted ? 0 : 3;
-}
-
-TEST_F(run_test, a_stop_of_a_start_that_has_begun_an_attempt_preempts_it) {
-  auto child = ::fork();
-  if (child == 0) {
-    ::execl("/proc/self/exe", "run_test", "--stop-late",
-            storage_.path().c_str(), nullptr);
-    ::_exit(1);
-  }
-  int status = 0;
-  ASSERT_EQ(::waitpid(child, &status, 0), child);
-  ASSERT_TRUE(WIFEXITED(status)) << status;
-  EXPECT_EQ(WEXITSTATUS(status), 0);
-}
-
-class start_beside_old_ranks : public run_test {
-protected:
-  /// What a rank of an earlier driver holds that has not ended.
-  unique_fd old_rank() {
-    auto dead = run_store::open(resolve(config())).value();
-    EXPECT_TRUE(dead->begin_attempt());
-    return join_attempt(dead->ticket().value()).value();
-  }
-
-  /// How often process *pid* has opened the file that such ranks lock.
-  int openings_of_ranks(pid_t pid) {
-    boost::system::error_code gone;
-    fs::directory_iterator i{"/proc/" + std::to_string(pid) + "/fd", gone}, end;
-    int result = 0;
-    for (; !gone && i != end; i.increment(gone))
-      result += fs::read_symlink(i->path(), gone) == run_path() / "ranks";
-    return result;
-  }
-};
-
-TEST_F(start_beside_old_ranks, returns_when_a_service_has_to_end) {
-  auto rank = old_rank();
-  auto before = openings_of_ranks(getpid());
-  own_system system;
-  std::stop_source ending;
-  std::jthread service{[&] {
-    wait_for(run_path(), [&] { return openings_of_ranks(getpid()) > before; });
-    ending.request_stop();
-  }};
-  train_options options{.scaling = {.num_workers = 0}, .run = config()};
-  auto handle =
-    data_parallel_trainer{counting_loop, fault_plan{}, options}.start(
-      system, ending.get_token());
-  ASSERT_FALSE(handle);
-  EXPECT_EQ(handle.error().code, ec::stopped);
-  EXPECT_THAT(handle.error().message, testing::EndsWith(resumed_by("run")));
-  auto left = result::from_path(run_path());
-  ASSERT_TRUE(left) << left.error().message;
-  EXPECT_EQ(left->status, run_status_kind::preempted);
-}
-
-TEST_F(start_beside_old_ranks, promises_no_resumption_unless_asked_to_stop) {
-  auto rank = old_rank();
-  own_system system;
-  int asked = 0;
-  run_surroundings around;
-  around.given_up = [&] { return asked++ > 0; }; // Once it has its folder.
-  around.end_of_given_up = failed_result;
-  auto handle =
-    prepare({{.num_workers = 0},
-             config(),
-             train_loop::make(counting_loop, no_backend{}, fault_plan{})})
-      .and_then([&](prepared_request x) {
-        return run_access::start(std::move(x), system, around);
-      });
-  ASSERT_FALSE(handle);
-  EXPECT_EQ(handle.error().code, ec::stopped);
-  EXPECT_THAT(handle.error().message,
-              testing::Not(testing::EndsWith(resumed_by("run"))));
-}
-
-class preemption_at_the_start : public start_beside_old_ranks,
-                                public testing::WithParamInterface<int> {};
-
-TEST_P(preemption_at_the_start, ends_the_wait_for_old_ranks) {
-  auto rank = old_rank();
-  for (auto action : {"leave", "leave_inline"}) {
-    victim program{storage_.path().string(), action};
-    wait_for(run_path(), [&] { return openings_of_ranks(program.pid()) > 0; });
-    program.kill(GetParam());
-    auto status = program.wait();
-    ASSERT_TRUE(WIFEXITED(status)) << action;
-    EXPECT_EQ(WEXITSTATUS(status), GetParam() == SIGINT ? 42 : 43) << action;
-    auto left = result::from_path(run_path());
-    ASSERT_TRUE(left) << left.error().message;
-    EXPECT_EQ(left->status, GetParam() == SIGINT ? run_status_kind::aborted
-                                                 : run_status_kind::preempted)
-      << action;
-    ASSERT_TRUE(left->error) << action;
-    EXPECT_TRUE(left->error->message.ends_with(resumed_by("run")))
-      << left->error->message;
-  }
-}
-
-INSTANTIATE_TEST_SUITE_P(signals, preemption_at_the_start,
-                         testing::Values(SIGTERM, SIGINT));
 
 TEST_F(run_test, a_run_says_so_if_no_signal_can_end_it) {
   for (int workers : {0, 1}) {
@@ -373,20 +207,6 @@ INSTANTIATE_TEST_SUITE_P(
                   preempted_place{placement::processes, "ahead"},
                   preempted_place{placement::in_process, "ahead"}));
 
-TEST_F(run_test, an_inline_run_is_preempted_by_a_signal) {
-  train_options options{.scaling = {.num_workers = 0}, .run = config()};
-  auto outcome =
-    data_parallel_trainer{report_until_preempted,
-                          fault_plan{.action = "raise", .step = 3}, options}
-      .fit();
-  EXPECT_EQ(outcome.status, run_status_kind::preempted);
-  ASSERT_TRUE(outcome.error);
-  EXPECT_TRUE(outcome.stop_requested);
-  EXPECT_EQ(outcome.error->message,
-            "the run was preempted by SIGUSR1" + resumed_by("run"));
-  EXPECT_EQ(outcome.metrics.at("kind"), metric_value{preempted_kind});
-}
-
 /// Preempts the driver, and returns once it has forwarded that.
 void return_before_asking(train_context& context, const fault_plan& plan) {
   context.report({{"step", 0}});
@@ -409,85 +229,6 @@ TEST_F(run_test,
   outcome = run({}, options);
   EXPECT_EQ(outcome.status, run_status_kind::finished);
   EXPECT_FALSE(outcome.stop_requested);
-}
-
-TEST_F(run_test, an_inline_run_that_finishes_although_it_has_to_go_says_so) {
-  train_options options{.scaling = {.num_workers = 0}, .run = config()};
-  auto outcome =
-    data_parallel_trainer{[](train_context&) { raise(SIGTERM); }, options}
-      .fit();
-  EXPECT_EQ(outcome.status, run_status_kind::finished);
-  EXPECT_TRUE(outcome.stop_requested);
-}
-
-TEST_F(run_test, an_inline_run_whose_end_is_not_stored_keeps_its_status) {
-  train_options options{.scaling = {.num_workers = 0}, .run = config()};
-  auto leave = [](train_context& context) {
-    raise(SIGTERM);
-    for (int i = 0; !context.stop_requested(); ++i)
-      context.report({{"i", i}});
-    (void) arm_failpoint("journal.append:1+=enospc");
-  };
-  auto outcome = data_parallel_trainer{leave, options}.fit();
-  (void) arm_failpoint("");
-  EXPECT_EQ(outcome.status, run_status_kind::preempted);
-  ASSERT_TRUE(outcome.error);
-  EXPECT_THAT(outcome.error->message,
-              testing::AllOf(testing::HasSubstr("preempted by SIGTERM"),
-                             testing::HasSubstr("could not be stored")));
-}
-
-TEST_F(run_test, an_inline_loop_that_stays_is_ended_at_the_deadline) {
-  train_options options{.scaling = {.num_workers = 0}, .run = config()};
-  options.run.stop_grace = std::chrono::milliseconds{1};
-  auto stay = [](train_context& context) {
-    raise(SIGTERM);
-    for (int i = 0;; ++i)
-      context.report({{"i", i}});
-  };
-  auto outcome = data_parallel_trainer{stay, options}.fit();
-  EXPECT_EQ(outcome.status, run_status_kind::preempted);
-  ASSERT_TRUE(outcome.error);
-  EXPECT_EQ(outcome.error->code, ec::stopped) << outcome.error->message;
-}
-
-TEST_F(run_test, a_stop_ends_the_grace_of_an_inline_run_too) {
-  train_options options{.scaling = {.num_workers = 0}, .run = config()};
-  auto stay = [](train_context& context) {
-    raise(SIGTERM);
-    for (int i = 0;; ++i) {
-      context.report({{"i", i}});
-      if (i == 0)
-        raise(SIGINT);
-    }
-  };
-  auto outcome = data_parallel_trainer{stay, options}.fit();
-  EXPECT_EQ(outcome.status, run_status_kind::aborted);
-  EXPECT_EQ(outcome.error->message,
-            "the run was stopped by SIGINT" + resumed_by("run"));
-}
-
-TEST_F(run_test, an_inline_loop_that_is_stopped_may_leave_in_any_way) {
-  using loop = void (*)(train_context&);
-  auto returns = [](train_context& context) {
-    context.report({{"i", 0}});
-    raise(SIGINT);
-    while (!context.stop_requested())
-      std::this_thread::yield();
-  };
-  auto throws = [](train_context& context) {
-    raise(SIGINT);
-    while (!context.stop_requested())
-      std::this_thread::yield();
-    throw std::runtime_error{"interrupted"};
-  };
-  for (loop leaves : {loop{returns}, loop{throws}}) {
-    train_options options{.scaling = {.num_workers = 0}, .run = config()};
-    auto outcome = data_parallel_trainer{leaves, options}.fit();
-    EXPECT_EQ(outcome.status, run_status_kind::aborted);
-    EXPECT_EQ(outcome.error->message,
-              "the run was stopped by SIGINT" + resumed_by("run"));
-  }
 }
 
 TEST_F(run_test, a_run_without_a_name_says_which_name_resumes_it) {
@@ -532,15 +273,6 @@ TEST_F(run_test, a_sender_that_waits_for_no_number_of_seconds_is_refused) {
                 testing::HasSubstr("TROUPE_SENDER_GRACE must be a number of "
                                    "seconds, at most 1000000000"));
   }
-}
-
-TEST_F(run_test, a_file_that_may_not_grow_is_an_error) {
-  victim program{storage_.path().string(), "file_limit"};
-  auto status = program.wait();
-  ASSERT_TRUE(WIFEXITED(status)) << WTERMSIG(status);
-  EXPECT_EQ(WEXITSTATUS(status), 1);
-  EXPECT_THAT(result::from_path(run_path())->error->message,
-              testing::HasSubstr("File too large"));
 }
 
 TEST_F(run_test, ranks_that_never_report_are_ended_at_the_deadline) {

@@ -1,10 +1,14 @@
 // Storage that fills up, refuses to be written or goes away under a run.
 
 #include <fcntl.h>
+#include <sys/wait.h>
 #include <unistd.h>
+
+#include <gmock/gmock.h>
 
 #include "tests/integration/run/report_hook.hpp"
 #include "tests/integration/run/run_test.hpp"
+#include "tests/integration/run/victim.hpp"
 #include "tests/support/small_disk.hpp"
 #include "troupe/runtime/checkpoint/manifest.hpp"
 
@@ -158,6 +162,15 @@ TEST_F(storage_faults_test, a_disk_that_can_only_be_read_is_named) {
     GTEST_SKIP() << "mounting a small tmpfs: " << disk.reason();
   auto outcome = run({}, options(disk.path()));
   expect_storage_error(outcome, disk.path() / "run");
+}
+
+TEST_F(run_test, a_file_that_may_not_grow_is_an_error) {
+  victim program{storage_.path().string(), "file_limit"};
+  auto status = program.wait();
+  ASSERT_TRUE(WIFEXITED(status)) << WTERMSIG(status);
+  EXPECT_EQ(WEXITSTATUS(status), 1);
+  EXPECT_THAT(result::from_path(run_path())->error->message,
+              testing::HasSubstr("File too large"));
 }
 
 /// Trackers write to the folder meanwhile, which may hold up its removal.

@@ -1,0 +1,212 @@
+// Runs with several loops or other checkpoints: which loops count, and which
+// checkpoint each one resumes from.
+
+#include <csignal>
+#include <fstream>
+#include <stdexcept>
+
+#include "tests/integration/torch/loop/loop_test.hpp"
+
+namespace troupe::internal::test {
+
+struct two_loops_config {
+  int attempt = -1; // that rank 1 is killed in, in the second loop
+
+  TROUPE_FIELDS(attempt)
+};
+
+/// Two epochs of a module, then two of one that learns what the first one says,
+/// which no checkpoint of the second loop has.
+void two_loops(train_context& context, const two_loops_config& cfg) {
+  struct student : curve_module {
+    student(std::shared_ptr<curve_module> teacher, int attempt)
+      : curve_module(0.4), teacher(std::move(teacher)), attempt(attempt) {}
+    at::Tensor training_step(batch& x, std::int64_t index) override {
+      {
+        const torch::NoGradGuard no_grad;
+        x.second = teacher->net->second(teacher->net->first(x.first));
+      }
+      return curve_module::training_step(x, index);
+    }
+    void on_train_epoch_start() override {
+      auto& context = loop().context();
+      if (context.rank() == 1 && static_cast<int>(context.attempt()) == attempt
+          && loop().current_epoch() == 1)
+        std::raise(SIGKILL);
+    }
+    std::shared_ptr<curve_module> teacher;
+    int attempt;
+  };
+  torch::manual_seed(3 + context.rank());
+  auto data =
+    prepare_data_loader(context, curve{40}, {.batch_size = 4, .shuffle = true});
+  auto fit = [&](auto module) {
+    epoch_loop loop{
+      context, {.max_epochs = 2}, {std::make_shared<train_report_callback>()}};
+    loop.fit(module, data);
+  };
+  auto teacher = std::make_shared<curve_module>(0.4);
+  fit(teacher);
+  fit(std::make_shared<student>(teacher, cfg.attempt));
+}
+
+TEST_F(loop_test, each_of_two_loops_resumes_from_its_own_checkpoint) {
+  auto whole =
+    torch_trainer{two_loops, two_loops_config{}, options(2, "whole")}.fit();
+  auto with_restart = options(2, "broken");
+  with_restart.run.failure.max_failures = 1;
+  auto broken =
+    torch_trainer{two_loops, two_loops_config{0}, with_restart}.fit();
+  ASSERT_FALSE(whole.error) << whole.error->message;
+  ASSERT_FALSE(broken.error) << broken.error->message;
+  ASSERT_EQ(broken.attempts, 2u);
+  auto expected = whole.metrics_history();
+  auto found = broken.metrics_history();
+  ASSERT_TRUE(expected && found);
+  ASSERT_EQ(expected->size(), 4u);
+  ASSERT_EQ(found->size(), 4u);
+  for (std::size_t i = 0; i < 4; ++i)
+    EXPECT_EQ((*found)[i].values, (*expected)[i].values) << i;
+  for (auto file : {"model.safetensors", "loop.safetensors", "loop.json",
+                    "rank_0.safetensors", "rank_1.safetensors"})
+    EXPECT_EQ(bytes_of(broken.checkpoint->path() / file),
+              bytes_of(whole.checkpoint->path() / file))
+      << file;
+}
+
+TEST_F(loop_test, a_loop_that_lost_its_checkpoints_to_a_later_one_is_over) {
+  auto x = options(2);
+  x.run.failure.max_failures = 1;
+  x.run.checkpoint.num_to_keep = 1;
+  auto broken = torch_trainer{two_loops, two_loops_config{0}, x}.fit();
+  ASSERT_FALSE(broken.error) << broken.error->message;
+  auto rows = broken.metrics_history();
+  ASSERT_TRUE(rows);
+  EXPECT_EQ(rows->size(), 4u);
+  EXPECT_NE(bytes_of(storage_ / "run" / "journal.jsonl")
+              .find("the weights of its module are those that it begins with"),
+            std::string::npos);
+}
+
+struct tested_loop_config {
+  bool trains = true;
+  bool fails = true;
+
+  TROUPE_FIELDS(trains, fails)
+};
+
+/// Two epochs, and then a checkpoint of another kind.
+void tested_loop(train_context& context, const tested_loop_config& cfg) {
+  epoch_loop loop{
+    context, {.max_epochs = 2}, {std::make_shared<train_report_callback>()}};
+  if (cfg.trains)
+    loop.fit(std::make_shared<curve_module>(),
+             prepare_data_loader(context, curve{8}, {.batch_size = 4}));
+  context.report({{"accuracy", 0.5}}, [](staged_checkpoint& files) {
+    std::ofstream{(files.path() / "exported").string()} << "net";
+  });
+  if (cfg.fails)
+    throw std::runtime_error{"as planned"};
+}
+
+TEST_F(loop_test, a_loop_finds_its_checkpoint_below_one_of_another_kind) {
+  auto first =
+    torch_trainer{tested_loop, tested_loop_config{}, options(2)}.fit();
+  ASSERT_TRUE(first.error);
+  auto x =
+    torch_trainer{tested_loop, tested_loop_config{.fails = false}, options(2)}
+      .fit();
+  ASSERT_FALSE(x.error) << x.error->message;
+  auto rows = x.metrics_history();
+  ASSERT_TRUE(rows);
+  EXPECT_EQ(rows->size(), 4u) << "two epochs, and a test at each start";
+}
+
+TEST_F(loop_test, a_loop_without_a_checkpoint_of_its_own_says_so) {
+  auto first =
+    torch_trainer{tested_loop, tested_loop_config{.trains = false}, options(2)}
+      .fit();
+  ASSERT_TRUE(first.error);
+  auto x =
+    torch_trainer{tested_loop, tested_loop_config{.fails = false}, options(2)}
+      .fit();
+  ASSERT_FALSE(x.error) << x.error->message;
+  EXPECT_NE(bytes_of(storage_ / "run" / "journal.jsonl")
+              .find("checkpoint_000000 was not saved by an epoch_loop"),
+            std::string::npos);
+}
+
+namespace {
+
+/// Trains a net of its own at the end of each epoch.
+struct probe : loop_callback {
+  void on_train_epoch_end(epoch_loop& loop) override {
+    auto& context = loop.context();
+    epoch_loop inner{context};
+    inner.fit(std::make_shared<curve_module>(),
+              prepare_data_loader(context, curve{8}, {.batch_size = 4}));
+  }
+};
+
+struct fails_once : curve_module {
+  void on_train_epoch_start() override {
+    if (loop().context().attempt() == 0 && loop().current_epoch() == 1)
+      throw std::runtime_error{"as planned"};
+  }
+};
+
+} // namespace
+
+/// Two loops, the first of which has others inside.
+void probed_loops(train_context& context, const two_loops_config&) {
+  auto data = prepare_data_loader(context, curve{8}, {.batch_size = 4});
+  epoch_loop first{
+    context,
+    {.max_epochs = 2},
+    {std::make_shared<probe>(), std::make_shared<train_report_callback>()}};
+  first.fit(std::make_shared<curve_module>(), data);
+  epoch_loop second{
+    context, {.max_epochs = 2}, {std::make_shared<train_report_callback>()}};
+  second.fit(std::make_shared<fails_once>(), data);
+}
+
+TEST_F(loop_test, loops_inside_another_do_not_count) {
+  auto once = options(1);
+  once.run.failure.max_failures = 1;
+  auto x = torch_trainer{probed_loops, two_loops_config{}, once}.fit();
+  ASSERT_FALSE(x.error) << x.error->message;
+  EXPECT_EQ(x.attempts, 2u);
+  auto rows = x.metrics_history();
+  ASSERT_TRUE(rows);
+  EXPECT_EQ(rows->size(), 4u) << "two epochs of each";
+}
+
+/// Trains in another way if the first one fails.
+void loop_with_a_fallback(train_context& context, const two_loops_config&) {
+  struct too_large : curve_module {
+    void on_train_epoch_start() override {
+      throw std::runtime_error{"out of memory"};
+    }
+  };
+  auto data = prepare_data_loader(context, curve{8}, {.batch_size = 4});
+  epoch_loop loop{
+    context, {.max_epochs = 2}, {std::make_shared<train_report_callback>()}};
+  try {
+    loop.fit(std::make_shared<too_large>(), data);
+  } catch (const std::runtime_error&) {
+    loop.fit(std::make_shared<fails_once>(), data);
+  }
+}
+
+TEST_F(loop_test, a_loop_that_another_replaced_does_not_count) {
+  auto once = options(1);
+  once.run.failure.max_failures = 1;
+  auto x = torch_trainer{loop_with_a_fallback, two_loops_config{}, once}.fit();
+  ASSERT_FALSE(x.error) << x.error->message;
+  EXPECT_EQ(x.attempts, 2u);
+  auto rows = x.metrics_history();
+  ASSERT_TRUE(rows);
+  EXPECT_EQ(rows->size(), 2u);
+}
+
+} // namespace troupe::internal::test

@@ -23,6 +23,21 @@ protected:
     settings.client_secret = "planted";
   }
 
+  /// Uploads a file to the URL that the server signs for it. *more* follows
+  /// that URL in the server's answer.
+  sink_result put_signed(const std::string& more = {}) {
+    settings.http.token = "t";
+    set("runs/create",
+        {.body = created("dbfs:/databricks/mlflow-tracking/1/r1/artifacts")});
+    set("credentials-for-write",
+        {.body = R"({"credential_infos":[{"signed_uri":")" + server.url()
+                 + R"(/blob?sig=s")" + more + "}]}"});
+    mlflow_server store{settings, {}};
+    EXPECT_TRUE(store.open(wanted, ""));
+    write_bytes(folder / "f", "bytes");
+    return store.put_file(folder / "f", "a/b.txt");
+  }
+
   mlflow_settings settings;
   mlflow_run wanted{.experiment = "/Shared/e", .uid = "u"};
 };
@@ -98,17 +113,8 @@ TEST_F(databricks_test, requires_an_absolute_path) {
 }
 
 TEST_F(databricks_test, uploads_artifacts_to_a_signed_url) {
-  settings.http.token = "t";
-  set("runs/create",
-      {.body = created("dbfs:/databricks/mlflow-tracking/1/r1/artifacts")});
-  set("credentials-for-write",
-      {.body = R"({"credential_infos":[{"signed_uri":")" + server.url()
-               + R"(/blob?sig=s","type":"AZURE_SAS_URI",)"
-                 R"("headers":[{"name":"x-extra","value":"1"}]}]})"});
-  mlflow_server store{settings, {}};
-  ASSERT_TRUE(store.open(wanted, ""));
-  write_bytes(folder / "f", "bytes");
-  ASSERT_TRUE(store.put_file(folder / "f", "a/b.txt"));
+  ASSERT_TRUE(put_signed(R"(,"type":"AZURE_SAS_URI",)"
+                         R"("headers":[{"name":"x-extra","value":"1"}])"));
   auto requests = server.requests();
   const auto& question = requests.at(requests.size() - 2);
   EXPECT_THAT(question.body, HasSubstr("a/b.txt"));
@@ -123,17 +129,8 @@ TEST_F(databricks_test, uploads_artifacts_to_a_signed_url) {
 
 // Its storage may be behind a firewall.
 TEST_F(databricks_test, suspects_an_artifact_that_its_storage_refuses) {
-  settings.http.token = "t";
-  set("runs/create",
-      {.body = created("dbfs:/databricks/mlflow-tracking/1/r1/artifacts")});
-  set("credentials-for-write",
-      {.body = R"({"credential_infos":[{"signed_uri":")" + server.url()
-               + R"(/blob?sig=s"}]})"});
   set("/blob", {.status = 403});
-  mlflow_server store{settings, {}};
-  ASSERT_TRUE(store.open(wanted, ""));
-  write_bytes(folder / "f", "bytes");
-  auto failed = store.put_file(folder / "f", "a/b.txt");
+  auto failed = put_signed();
   ASSERT_FALSE(failed);
   EXPECT_EQ(failed.error().what, kind::transient);
   EXPECT_TRUE(failed.error().suspect);

@@ -17,6 +17,18 @@ using test::run_in;
 using test::temporary_folder;
 using test::write_bytes;
 
+/// Sets the variables of a login, so that keys are only looked for below
+/// *home*, for the server at *url* or, without one, for that of W&B.
+environment_guard look_below(const fs::path& home,
+                             const std::string& url = {}) {
+  return environment_guard{{{"HOME", home.string()},
+                            {"NETRC", ""},
+                            {"WANDB_API_KEY", ""},
+                            {"WANDB_IDENTITY_TOKEN_FILE", ""},
+                            {"WANDB_CONFIG_DIR", ""},
+                            {"WANDB_BASE_URL", url}}};
+}
+
 TEST(wandb_settings_test, has_defaults_for_everything) {
   auto x = make_wandb_settings({}, run_in("/runs/digits"));
   ASSERT_TRUE(x);
@@ -109,12 +121,7 @@ TEST(wandb_settings_test, refuses_what_wandb_does_not_accept_and_names_it) {
 
 TEST(wandb_settings_test, finds_a_key_where_wandb_does) {
   temporary_folder home;
-  environment_guard guard{{{"HOME", home.path().string()},
-                           {"NETRC", ""},
-                           {"WANDB_API_KEY", ""},
-                           {"WANDB_IDENTITY_TOKEN_FILE", ""},
-                           {"WANDB_CONFIG_DIR", ""},
-                           {"WANDB_BASE_URL", "https://wandb.example:8080"}}};
+  auto guard = look_below(home.path(), "https://wandb.example:8080");
   EXPECT_FALSE(has_wandb_key({}));
   write_bytes(home / ".netrc", "machine api.wandb.ai\n  login user\n"
                                "  password x\n");
@@ -138,12 +145,7 @@ TEST(wandb_settings_test, finds_a_key_where_wandb_does) {
 // As `wandb login --host=https://wandb.corp` leaves them.
 TEST(wandb_settings_test, finds_what_a_login_has_saved) {
   temporary_folder home;
-  environment_guard guard{{{"HOME", home.path().string()},
-                           {"NETRC", ""},
-                           {"WANDB_API_KEY", ""},
-                           {"WANDB_IDENTITY_TOKEN_FILE", ""},
-                           {"WANDB_CONFIG_DIR", ""},
-                           {"WANDB_BASE_URL", ""}}};
+  auto guard = look_below(home.path());
   auto settings = home / ".config/wandb/settings";
   fs::create_directories(settings.parent_path());
   write_bytes(home / ".netrc", "machine wandb.corp login user password x\n");

@@ -36,6 +36,13 @@ void report_resources(train_context& context, const fault_plan&) {
                     {"threads", threads ? std::atoi(threads) : 0}});
 }
 
+/// One worker that claims *cores*.
+scaling_config one_worker(double cores) {
+  scaling_config result{.num_workers = 1};
+  result.resources_per_worker.cpus = cores;
+  return result;
+}
+
 /// A run that has made a report.
 run_handle begin_run(caf::actor_system& system, const fs::path& storage,
                      const std::string& name, const scaling_config& scaling) {
@@ -151,10 +158,8 @@ TEST_F(run_test, a_run_that_claims_cores_has_as_many_but_none_in_particular) {
     GTEST_SKIP() << "a run that claims nothing has one, too";
   ::unsetenv("OMP_NUM_THREADS");
   own_system system;
-  scaling_config scaling{.num_workers = 1};
-  scaling.resources_per_worker.cpus = 1;
-  auto first = begin_run(system, storage_.path(), "first", scaling);
-  auto second = begin_run(system, storage_.path(), "second", scaling);
+  auto first = begin_run(system, storage_.path(), "first", one_worker(1));
+  auto second = begin_run(system, storage_.path(), "second", one_worker(1));
   auto all = static_cast<int>(own.numbers.size());
   for (auto run : {&first, &second}) {
     EXPECT_EQ(resource_of(*run, "cores"), metric_value{all});
@@ -166,8 +171,7 @@ TEST_F(run_test, a_run_that_claims_cores_has_as_many_but_none_in_particular) {
 
 TEST_F(run_test, cores_are_free_once_a_run_is_over) {
   own_system system;
-  scaling_config scaling{.num_workers = 1};
-  scaling.resources_per_worker.cpus = own_cores().count;
+  auto scaling = one_worker(own_cores().count);
   auto first = begin_run(system, storage_.path(), "first", scaling);
   first.finish();
   while (!is_terminal(first.status().state)) // No one has waited for it.
@@ -182,17 +186,14 @@ TEST_F(run_test, a_run_that_claims_a_part_of_a_core_has_one) {
     GTEST_SKIP() << "a run that claims nothing has one, too";
   ::unsetenv("OMP_NUM_THREADS");
   own_system system;
-  scaling_config scaling{.num_workers = 1};
-  scaling.resources_per_worker.cpus = 0.5;
-  auto half = begin_run(system, storage_.path(), "half", scaling);
+  auto half = begin_run(system, storage_.path(), "half", one_worker(0.5));
   EXPECT_EQ(resource_of(half, "threads"), metric_value{1});
 }
 
 TEST_F(run_test, a_run_says_how_many_of_its_cores_others_have) {
   auto cores = own_cores().count;
   own_system system;
-  scaling_config scaling{.num_workers = 1};
-  scaling.resources_per_worker.cpus = cores;
+  auto scaling = one_worker(cores);
   auto first = begin_run(system, storage_.path(), "first", scaling);
   auto second = begin_run(system, storage_.path(), "second", scaling);
   auto warning = testing::HasSubstr(concat(

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 
 #include <istream>
+#include <map>
 #include <memory>
 #include <string>
 #include <thread>
@@ -55,6 +56,29 @@ protected:
     EXPECT_TRUE(replace_file(path, encode(x).view()));
     return start(host, {"/usr/bin/env", "TROUPE_TICKET=" + path, own_program(),
                         "--node-agent"});
+  }
+
+  /// What the ranks said before and after a host was replaced.
+  struct replaced_host {
+    std::map<int, seen_rank> before;
+    std::map<int, seen_rank> after;
+  };
+
+  /// In a run that allows no failure, *signal* asks the agent of the other host
+  /// to leave, and another one takes its place.
+  replaced_host replace_host(const char* signal) {
+    auto driver = start_driver(2, 1, 0, 120'000, 4, 0, 1);
+    auto agent = start_agent(1);
+    replaced_host seen;
+    seen.before = introduced<seen_rank>(0, 2, "waits");
+    kill(1, seen.before[1].agent, signal);
+    EXPECT_EQ(agent->wait(), 75);
+    agent = start_agent(1);
+    seen.after = introduced<seen_rank>(1, 2);
+    EXPECT_EQ(result_line(), "result finished 2 ");
+    EXPECT_EQ(driver->wait(), 0);
+    EXPECT_EQ(agent->wait(), 0);
+    return seen;
   }
 
   /// Kills a driver whose ranks wait, one of them on another host.

@@ -200,35 +200,16 @@ TEST_P(many_hosts_test, resumes_with_another_agent_after_one_was_killed) {
   EXPECT_THAT(journal(), HasSubstr("host " + ranks[1].host));
 }
 
-// No failure is allowed.
 TEST_P(many_hosts_test, a_host_that_a_signal_asks_to_leave_is_replaced) {
-  auto driver = start_driver(2, 1, 0, 120'000, 4, 0, 1);
-  auto agent = start_agent(1);
-  auto ranks = introduced<seen_rank>(0, 2, "waits");
-  kill(1, ranks[1].agent, "-TERM");
-  EXPECT_EQ(agent->wait(), 75);
-  agent = start_agent(1);
-  auto next = introduced<seen_rank>(1, 2);
+  auto [ranks, next] = replace_host("-TERM");
   EXPECT_EQ(next[0].from, 3) << "a last checkpoint was saved";
   EXPECT_EQ(next[0].spawner, ranks[0].spawner);
-  EXPECT_EQ(result_line(), "result finished 2 ");
-  EXPECT_EQ(driver->wait(), 0);
-  EXPECT_EQ(agent->wait(), 0);
   EXPECT_THAT(journal(), HasSubstr("attempt_left"));
   EXPECT_THAT(journal(), HasSubstr("is about to leave: its agent got SIGTERM"));
 }
 
 TEST_P(many_hosts_test, an_agent_leaves_with_grace_for_each_signal_of_its_run) {
-  auto driver = start_driver(2, 1, 0, 120'000, 4, 0, 1);
-  auto agent = start_agent(1);
-  auto ranks = introduced<seen_rank>(0, 2, "waits");
-  kill(1, ranks[1].agent, "-XCPU");
-  EXPECT_EQ(agent->wait(), 75);
-  agent = start_agent(1);
-  introduced<seen_rank>(1, 2);
-  EXPECT_EQ(result_line(), "result finished 2 ");
-  EXPECT_EQ(driver->wait(), 0);
-  EXPECT_EQ(agent->wait(), 0);
+  replace_host("-XCPU");
   EXPECT_THAT(journal(), HasSubstr("is about to leave: its agent got SIGXCPU"));
 }
 

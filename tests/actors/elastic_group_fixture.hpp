@@ -81,18 +81,6 @@ protected:
     return answer;
   }
 
-  /// *rank* failed in the way *what*, and that does not count, since the host
-  /// h1 is lost.
-  void expect_excused(int rank, kind what) {
-    EXPECT_EQ(failure_of(rank).kind, what);
-    EXPECT_NE(record->failed.at(0).left_for, "");
-  }
-
-  void expect_counts() {
-    ASSERT_EQ(record->failed.size(), 1u);
-    EXPECT_EQ(record->failed[0].left_for, "");
-  }
-
   played_ranks second{system};
   played_ranks third{system};
 };

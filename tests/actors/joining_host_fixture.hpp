@@ -134,6 +134,13 @@ protected:
     system.settle();
   }
 
+  /// An attempt with one rank on each host runs as the other host is about to
+  /// leave.
+  void start_leaving(played_ranks& theirs) {
+    start_with(theirs);
+    notice(20'000);
+  }
+
   /// The host of *theirs* is about to leave, and no loop leaves by itself.
   void expect_ended_for(played_ranks& theirs) {
     notice(20'000);
@@ -144,6 +151,19 @@ protected:
     theirs.obey(1);
     ASSERT_EQ(record->ended.size(), 1u);
     EXPECT_NE(record->ended[0].left_for, "");
+  }
+
+  /// *rank* failed in the way *what*, and that does not count, since the host
+  /// h1 is lost or leaves.
+  void expect_excused(int rank, kind what) {
+    EXPECT_EQ(failure_of(rank).kind, what);
+    EXPECT_NE(record->failed.at(0).left_for, "");
+  }
+
+  /// The end of the only attempt that failed counts as a failure.
+  void expect_counts() {
+    ASSERT_EQ(record->failed.size(), 1u);
+    EXPECT_EQ(record->failed[0].left_for, "");
   }
 
   void lose() { lose(other); }

@@ -67,8 +67,7 @@ TEST_F(joining_host_test, ranks_of_a_preempted_run_are_ended_for_the_host) {
 
 TEST_F(joining_host_test, loops_that_returned_left_for_no_host) {
   played_ranks theirs{system};
-  start_with(theirs);
-  notice(20'000);
+  start_leaving(theirs);
   ranks.finish(0);
   theirs.end_loop(1);
   pass_alive(15, 1);
@@ -80,41 +79,35 @@ TEST_F(joining_host_test, loops_that_returned_left_for_no_host) {
 
 TEST_F(joining_host_test, ranks_lost_with_a_host_that_leaves_have_not_failed) {
   played_ranks theirs{system};
-  start_with(theirs);
-  notice(20'000);
+  start_leaving(theirs);
   lose();
   ranks.kill(0, SIGKILL);
-  EXPECT_EQ(failure_of(1).kind, kind::lost);
-  EXPECT_NE(record->failed[0].left_for, "");
+  expect_excused(1, kind::lost);
 }
 
 // A host that ends may kill its ranks before its agent.
 TEST_F(joining_host_test, ranks_killed_on_a_host_that_leaves_have_not_failed) {
   played_ranks theirs{system};
-  start_with(theirs);
-  notice(20'000);
+  start_leaving(theirs);
   theirs.kill(1, SIGKILL);
   ranks.kill(0, SIGKILL);
-  EXPECT_EQ(failure_of(1).kind, kind::signal);
-  EXPECT_NE(record->failed[0].left_for, "");
+  expect_excused(1, kind::signal);
 }
 
 TEST_F(joining_host_test, a_crash_on_a_host_that_leaves_is_a_failure) {
   played_ranks theirs{system};
-  start_with(theirs);
-  notice(20'000);
+  start_leaving(theirs);
   theirs.kill(1, SIGSEGV);
   ranks.kill(0, SIGKILL);
   EXPECT_EQ(failure_of(1).kind, kind::signal);
-  EXPECT_EQ(record->failed[0].left_for, "");
+  expect_counts();
 }
 
 // Such as one that waits for a disk. Its host answers, so that nothing else
 // tells the next attempt not to wait for it.
 TEST_F(joining_host_test, a_rank_that_cannot_be_killed_is_left_with_its_host) {
   played_ranks theirs{system};
-  start_with(theirs);
-  notice(20'000);
+  start_leaving(theirs);
   pass_alive(15, 1);
   ranks.obey(0);
   pass_alive(5, 1);
@@ -122,15 +115,13 @@ TEST_F(joining_host_test, a_rank_that_cannot_be_killed_is_left_with_its_host) {
   pass_alive(12, 1);
   EXPECT_THAT(abandoned, testing::IsEmpty());
   pass_seconds(1);
-  EXPECT_EQ(failure_of(1).kind, kind::lost);
-  EXPECT_NE(record->failed[0].left_for, "");
+  expect_excused(1, kind::lost);
   EXPECT_THAT(abandoned, ElementsAre("h1"));
 }
 
 TEST_F(joining_host_test, a_rank_that_stays_on_another_host_has_not_failed) {
   played_ranks theirs{system};
-  start_with(theirs);
-  notice(20'000);
+  start_leaving(theirs);
   pass_alive(15, 1);
   theirs.obey(1);
   pass_alive(5, 1);
@@ -144,14 +135,13 @@ TEST_F(joining_host_test, a_rank_that_stays_on_another_host_has_not_failed) {
 
 TEST_F(joining_host_test, a_failure_while_a_host_leaves_is_one) {
   played_ranks theirs{system};
-  start_with(theirs);
-  notice(20'000);
+  start_leaving(theirs);
   ranks.end_loop(0, {ec::rank_failed, "x"});
   pass_seconds(1);
   ranks.exit(0);
   theirs.exit(1);
   EXPECT_EQ(failure_of(0).what, "x");
-  EXPECT_EQ(record->failed[0].left_for, "");
+  expect_counts();
 }
 
 TEST_F(joining_host_test, a_notice_of_an_agent_that_was_replaced_is_dropped) {

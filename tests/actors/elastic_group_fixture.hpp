@@ -56,15 +56,37 @@ protected:
     second.rise(1);
   }
 
+  /// The first attempt has all three hosts, and its rank 0 crashes.
+  void crash_three() {
+    start_three();
+    ranks.kill(0, SIGSEGV);
+    second.kill(1, SIGKILL);
+    third.kill(2, SIGKILL);
+  }
+
   /// Rank 2 of *attempt* cannot be launched; the others are up.
-  void fail_to_start(std::uint64_t attempt) {
+  void start_without_third(std::uint64_t attempt) {
     begin(attempt);
     ranks.rise(0);
     second.rise(1);
     third.launcher->fail(2, {ec::spawn, "no more processes"});
     system.settle();
+  }
+
+  /// The same, and the others end.
+  void fail_to_start(std::uint64_t attempt) {
+    start_without_third(attempt);
     ranks.kill(0, SIGKILL);
     second.kill(1, SIGKILL);
+  }
+
+  /// Passes time in which both other hosts send their ticks.
+  void pass_both_alive(int seconds) {
+    for (int i = 0; i < seconds; ++i) {
+      pass_seconds(1);
+      tick(1, 1);
+      tick(2, 2);
+    }
   }
 
   /// Ranks 0 and 1 report; without a *name* it is a report without a

@@ -52,11 +52,7 @@ TEST_F(elastic_group_test, a_rank_that_stays_excuses_no_other) {
   start_three();
   second.kill(1, SIGSEGV);
   third.kill(2, SIGKILL);
-  for (int i = 0; i < 11; ++i) {
-    pass_seconds(1);
-    tick(1, 1);
-    tick(2, 2);
-  }
+  pass_both_alive(11);
   EXPECT_EQ(failure_of(0).kind, kind::lost);
   expect_counts();
 }
@@ -131,10 +127,7 @@ TEST_F(elastic_group_test, a_rank_that_fails_by_itself_is_a_failure) {
 }
 
 TEST_F(elastic_group_test, leaves_a_host_out_that_cannot_start_ranks) {
-  start_three();
-  ranks.kill(0, SIGSEGV);
-  second.kill(1, SIGKILL);
-  third.kill(2, SIGKILL);
+  crash_three();
   fail_to_start(4);
   ASSERT_EQ(record->failed.size(), 2u);
   EXPECT_THAT(record->failed[1].left_for, HasSubstr("no more processes"));
@@ -143,30 +136,15 @@ TEST_F(elastic_group_test, leaves_a_host_out_that_cannot_start_ranks) {
   ranks.rise(0);
   second.rise(1);
   EXPECT_EQ(record->started.at(1).world_size, 2);
-  for (int i = 0; i < 61; ++i) {
-    pass_seconds(1);
-    tick(1, 1);
-    tick(2, 2);
-  }
+  pass_both_alive(61);
   EXPECT_TRUE(report_both(0, "c0")->value->stop) << "it is tried again";
 }
 
 TEST_F(elastic_group_test, leaves_a_host_out_while_a_rank_elsewhere_stays) {
-  start_three();
-  ranks.kill(0, SIGSEGV);
+  crash_three();
+  start_without_third(4);
   second.kill(1, SIGKILL);
-  third.kill(2, SIGKILL);
-  begin(4);
-  ranks.rise(0);
-  second.rise(1);
-  third.launcher->fail(2, {ec::spawn, "no more processes"});
-  system.settle();
-  second.kill(1, SIGKILL);
-  for (int i = 0; i < 11; ++i) {
-    pass_seconds(1);
-    tick(1, 1);
-    tick(2, 2);
-  }
+  pass_both_alive(11);
   ASSERT_EQ(record->failed.size(), 2u);
   EXPECT_TRUE(record->failed[1].ranks.contains(0));
   EXPECT_THAT(record->failed[1].left_for, HasSubstr("no more processes"));

@@ -108,6 +108,26 @@ protected:
     return x.error ? x.error->message : "it did not fail";
   }
 
+  /// Expects *broken*, which was restarted once, to have reported and saved
+  /// what *whole* did.
+  static void expect_same(const result& whole, const result& broken) {
+    ASSERT_FALSE(whole.error) << whole.error->message;
+    ASSERT_FALSE(broken.error) << broken.error->message;
+    ASSERT_EQ(broken.attempts, 2u);
+    auto expected = whole.metrics_history();
+    auto found = broken.metrics_history();
+    ASSERT_TRUE(expected && found);
+    ASSERT_EQ(found->size(), expected->size());
+    for (std::size_t i = 0; i < found->size(); ++i)
+      EXPECT_EQ((*found)[i].values, (*expected)[i].values) << i;
+    ASSERT_TRUE(whole.checkpoint && broken.checkpoint);
+    for (auto file : {"model.safetensors", "loop.safetensors", "loop.json",
+                      "rank_0.safetensors", "rank_1.safetensors"})
+      EXPECT_EQ(bytes_of(broken.checkpoint->path() / file),
+                bytes_of(whole.checkpoint->path() / file))
+        << file;
+  }
+
   temporary_folder storage_;
 };
 

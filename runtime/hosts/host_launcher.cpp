@@ -227,14 +227,16 @@ private:
   void start_waiting() {
     auto starting = static_cast<std::size_t>(std::ranges::count_if(
       running_, [](const running& x) { return x.is_starting; }));
-    for (; starting < limits_.starting && !waiting_.empty(); ++starting) {
+    while (starting < limits_.starting && !waiting_.empty()) {
       auto next = std::move(waiting_.front());
       waiting_.pop_front();
       auto started = start(next);
-      if (started)
+      if (started) {
         write_input(running_.emplace_back(std::move(*started)));
-      else
+        ++starting;
+      } else {
         report_lost(next.launch, std::move(started.error().message));
+      }
     }
   }
 

@@ -211,6 +211,17 @@ TEST_F(host_launcher_test, starts_a_few_at_a_time) {
   EXPECT_THAT(records.delivered(), ElementsAre(1, 2, 3, 4));
 }
 
+TEST_F(host_launcher_test, a_launcher_that_cannot_start_takes_no_turn) {
+  auto launcher = make({.starting = 1});
+  launcher.launch(1, shell("cat"), "");
+  launcher.launch(2, {"no-such-launcher"}, "");
+  launcher.launch(3, shell("cat"), "");
+  records.wait_for_delivery(1);
+  launcher.arrived(1);
+  EXPECT_EQ(records.end_of(2).how.how, process_exit::kind::lost);
+  records.wait_for_delivery(3);
+}
+
 TEST_F(host_launcher_test, ends_a_launcher_that_ignores_its_end_of_input) {
   named_pipe begun{folder / "begun"};
   auto launcher = make(impatient);

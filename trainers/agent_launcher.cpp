@@ -1,7 +1,9 @@
 #include "troupe/trainers/agent_launcher.hpp"
 
 #include <mutex>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "troupe/actors/compat/messaging.hpp"
 #include "troupe/runtime/fs.hpp"
@@ -25,6 +27,16 @@ struct agent_launcher::parts {
         send_anonymous(group, std::move(x));
     }
   };
+
+  expected<std::vector<std::string>> command(std::size_t host,
+                                             std::uint64_t launch) const {
+    return agent_command(plan.engine, plan.hosts[host].name,
+                         {program, concat("--node-agent=", launch)}, folder);
+  }
+
+  std::optional<std::vector<std::string>> environment(std::size_t host) const {
+    return launcher_environment(plan.engine, plan.hosts[host].name, variables);
+  }
 
   host_plan plan;
   std::string program;
@@ -67,6 +79,10 @@ agent_launcher::start(host_plan hosts) {
     }};
   TROUPE_TRY(auto launcher, host_launcher::start(std::move(listener)));
   x->launcher = std::make_unique<host_launcher>(std::move(launcher));
+  // The first host is the driver's, so that the numbers are those of the hosts.
+  for (std::size_t host = 1; host < x->plan.hosts.size(); ++host)
+    if (auto command = x->command(host, host)) // If not, `launch` says why.
+      x->launcher->prepare(host, std::move(*command), x->environment(host));
   return std::shared_ptr<agent_launcher>{new agent_launcher{std::move(x)}};
 }
 
@@ -92,15 +108,12 @@ void agent_launcher::close() {
 
 void agent_launcher::launch(std::size_t host, std::uint64_t launch) {
   auto& x = *parts_;
-  auto& name = x.plan.hosts[host].name;
-  auto command =
-    agent_command(x.plan.engine, name,
-                  {x.program, concat("--node-agent=", launch)}, x.folder);
+  auto command = x.command(host, launch);
   if (!command) {
     x.cell->tell(launcher_ended{launch, command.error().message, false});
     return;
   }
-  auto environment = launcher_environment(x.plan.engine, name, x.variables);
+  auto environment = x.environment(host);
   std::lock_guard guard{x.mutex};
   if (x.launcher)
     x.launcher->launch(launch, std::move(*command), x.ticket,

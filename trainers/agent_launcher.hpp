@@ -15,7 +15,10 @@ namespace troupe::internal {
 /// ssh or `srun`, with the ticket on standard input.
 class agent_launcher {
 public:
-  /// `ec::spawn` if there is no thread or descriptor for it.
+  /// Prepares the first launch of each host but the driver's own: its agent
+  /// starts now, and waits for the ticket, which `host_launcher::launch` brings
+  /// once the group wants it. The group learns nothing of this. `ec::spawn` if
+  /// there is no thread or descriptor for it.
   static expected<std::shared_ptr<agent_launcher>> start(host_plan hosts);
 
   agent_launcher(const agent_launcher&) = delete;

@@ -22,8 +22,9 @@ inline constexpr auto search_patience = std::chrono::seconds{120};
 /// where it got no answer.
 inline constexpr auto launched_patience = std::chrono::seconds{20};
 
-/// How long it waits for a ticket on standard input. A launcher writes that at
-/// once; a person may need a moment to paste it.
+/// How long it waits for a ticket on standard input: a person may need a moment
+/// to paste it, and a driver to open its run. If that takes a driver longer, it
+/// launches another agent.
 inline constexpr auto ticket_patience = std::chrono::seconds{60};
 
 /// The driver that a ticket led to.

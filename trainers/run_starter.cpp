@@ -135,6 +135,10 @@ expected<void> run_starter::open() {
     return failure(ec::stopped, "the run was stopped before it began");
   TROUPE_TRY_VOID(check_trackers());
   TROUPE_TRY_VOID(check_ticket());
+  // Agents start while the folder is opened, and end if it cannot be.
+  if (request_.hosts) {
+    TROUPE_TRY(run_->launches, agent_launcher::start(*request_.hosts));
+  }
   TROUPE_TRY(run_->store,
              run_store::open(
                request_.run, request_.loop.config_text,
@@ -226,9 +230,6 @@ expected<void> run_starter::plan() {
                                      around_.console));
       run_->rank_zero.emplace(std::move(follower));
     }
-  }
-  if (request_.hosts) {
-    TROUPE_TRY(run_->launches, agent_launcher::start(*request_.hosts));
   }
   // At its end, the system would wait for an actor that gets no exit message.
   TROUPE_TRY_VOID(expect_threads(detached_actors));

@@ -26,7 +26,8 @@ struct run_callbacks {
   std::shared_ptr<callback_cursor> cursor; ///< Unset: there are no callbacks.
 };
 
-/// Makes a run for `make_run` in three steps. Nothing runs before the last one.
+/// Makes a run for `make_run` in three steps. Nothing runs before the last one
+/// but agents that wait for their ticket: they end if it does not come to that.
 class run_starter {
 public:
   run_starter(run_request request, caf::actor_system& system,
@@ -36,8 +37,8 @@ public:
     request_.loop.hooks = request_.run.rank_hooks;
   }
 
-  /// Finds the run's requirements, then takes its name and opens its
-  /// folder.
+  /// Finds the run's requirements and prepares the launches of agents, then
+  /// takes its name and opens its folder.
   expected<void> open();
 
   /// Places its ranks, and reserves the first attempt.

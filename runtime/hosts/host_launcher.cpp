@@ -109,8 +109,9 @@ public:
     started_program program;
     unshared_fd input; ///< Its agent leaves at the end of it.
     unshared_fd errors;
-    std::string to_write; ///< The rest of its input.
-    std::string read;     ///< The last bytes of its standard error.
+    std::string to_write;     ///< The rest of its input.
+    std::string read;         ///< The last bytes of its standard error.
+    bool is_prepared = false; ///< Its launch has not come, nor has its input.
     bool is_delivered = false;
     bool is_starting = true;
     bool has_said = false; ///< `launch_listener::said` was called.
@@ -124,6 +125,7 @@ public:
     std::vector<std::string> command;
     std::string input;
     std::optional<std::vector<std::string>> environment;
+    bool is_prepared = false; ///< As above.
   };
 
   worker(launch_listener listener, limits x, wake_event wake)
@@ -173,17 +175,18 @@ private:
 
   /// Returns whether all is to end.
   bool take_orders() {
+    std::vector<waiting> orders;
     std::vector<std::uint64_t> arrived, ending;
     bool stopped = false;
     {
       std::lock_guard guard{mutex_};
-      for (auto& x : ordered)
-        waiting_.push_back(std::move(x));
-      ordered.clear();
+      orders.swap(ordered);
       arrived.swap(arrivals);
       ending.swap(ends);
       stopped = stopped_;
     }
+    for (auto& x : orders)
+      take(std::move(x));
     for (auto launch : arrived)
       if (auto* x = find(launch))
         x->is_starting = false;
@@ -202,6 +205,22 @@ private:
     return i == running_.end() ? nullptr : &*i;
   }
 
+  /// What was prepared for a launch gets its input; another one has to start.
+  void take(waiting x) {
+    if (auto* prepared = find(x.launch)) {
+      prepared->is_prepared = false;
+      prepared->to_write = std::move(x.input);
+      prepared->begun = steady::now(); // Its agent could not come before.
+      write_input(*prepared);
+      return;
+    }
+    auto i = std::ranges::find(waiting_, x.launch, &waiting::launch);
+    if (i == waiting_.end())
+      waiting_.push_back(std::move(x));
+    else
+      *i = std::move(x); // It keeps its turn.
+  }
+
   void end_launch(std::uint64_t launch) {
     if (auto* x = find(launch)) {
       begin_end(*x);
@@ -210,8 +229,9 @@ private:
     auto i = std::ranges::find(waiting_, launch, &waiting::launch);
     if (i == waiting_.end())
       return;
+    auto never_begun = std::move(*i);
     waiting_.erase(i);
-    report_lost(launch, {});
+    report_lost(never_begun, {});
   }
 
   void begin_end(running& x) {
@@ -235,7 +255,7 @@ private:
         write_input(running_.emplace_back(std::move(*started)));
         ++starting;
       } else {
-        report_lost(next.launch, std::move(started.error().message));
+        report_lost(next, std::move(started.error().message));
       }
     }
   }
@@ -266,6 +286,7 @@ private:
     result.input = std::move(input.writer);
     result.errors = std::move(errors.reader);
     result.to_write = std::move(x.input);
+    result.is_prepared = x.is_prepared;
     return result;
   }
 
@@ -289,7 +310,8 @@ private:
 
   /// Whether its words are passed on once it has taken too long.
   bool has_to_say(const running& x) const {
-    return x.is_starting && !x.has_said && !x.read.empty() && listener_.said;
+    return x.is_starting && !x.is_prepared && !x.has_said && !x.read.empty()
+           && listener_.said;
   }
 
   void serve(running& x) {
@@ -318,7 +340,7 @@ private:
   }
 
   void write_input(running& x) {
-    if (!x.input || x.is_delivered)
+    if (!x.input || x.is_prepared || x.is_delivered)
       return;
     while (!x.to_write.empty()) {
       auto n = uninterrupted([&] {
@@ -368,7 +390,7 @@ private:
       if (has_gone)
         report_end(ended);
       else
-        report_lost(ended.launch, "its launcher was killed but does not end");
+        report_lost(ended, "its launcher was killed but does not end");
     }
   }
 
@@ -380,6 +402,8 @@ private:
       return ::waitid(P_PIDFD, static_cast<id_t>(x.program.process.get()),
                       &info, WEXITED);
     });
+    if (x.is_prepared) // Its launch starts another one, whose end counts.
+      return;
     launch_end end;
     end.launch = x.launch;
     end.how.how = process_exit::kind::lost;
@@ -393,12 +417,16 @@ private:
     listener_.ended(std::move(end));
   }
 
-  void report_lost(std::uint64_t launch, std::string reason) {
-    launch_end x;
-    x.launch = launch;
-    x.how.how = process_exit::kind::lost;
-    x.output = std::move(reason);
-    listener_.ended(std::move(x));
+  /// *x* is a launcher that runs, or waits to be started.
+  template <class Launcher>
+  void report_lost(const Launcher& x, std::string reason) {
+    if (x.is_prepared)
+      return;
+    launch_end end;
+    end.launch = x.launch;
+    end.how.how = process_exit::kind::lost;
+    end.output = std::move(reason);
+    listener_.ended(std::move(end));
   }
 
   launch_listener listener_;
@@ -432,12 +460,21 @@ expected<host_launcher> host_launcher::start(launch_listener listener) {
   return start(std::move(listener), {});
 }
 
+void host_launcher::prepare(
+  std::uint64_t launch, std::vector<std::string> command,
+  std::optional<std::vector<std::string>> environment) {
+  worker_->order([&] {
+    worker_->ordered.push_back(
+      {launch, std::move(command), {}, std::move(environment), true});
+  });
+}
+
 void host_launcher::launch(
   std::uint64_t launch, std::vector<std::string> command, std::string input,
   std::optional<std::vector<std::string>> environment) {
   worker_->order([&] {
-    worker_->ordered.push_back(
-      {launch, std::move(command), std::move(input), std::move(environment)});
+    worker_->ordered.push_back({launch, std::move(command), std::move(input),
+                                std::move(environment), false});
   });
 }
 

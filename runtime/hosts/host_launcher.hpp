@@ -106,9 +106,15 @@ public:
   /// Nothing that they started is left in their sessions.
   ~host_launcher();
 
+  /// Runs *command* for the launch of this number, which may follow: what it
+  /// starts waits for its input meanwhile. The listener learns nothing of it.
+  void prepare(std::uint64_t launch, std::vector<std::string> command,
+               std::optional<std::vector<std::string>> environment = {});
+
   /// Runs *command*, whose first word is searched for in PATH, and writes
-  /// *input* to it. Numbers of launches are the caller's, and unique. Without
-  /// *environment* it has the variables of this process.
+  /// *input* to it. If one was prepared for this launch and has not ended,
+  /// that gets the *input* instead. Numbers of launches are the caller's, and
+  /// unique. Without *environment* it has the variables of this process.
   void launch(std::uint64_t launch, std::vector<std::string> command,
               std::string input,
               std::optional<std::vector<std::string>> environment = {});

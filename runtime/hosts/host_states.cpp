@@ -23,7 +23,11 @@ bool run_host::is_here() const noexcept {
 host_states::host_states(std::vector<run_host> hosts, host_limits limits,
                          std::string addresses, random_function random)
   : hosts_(std::move(hosts)), limits_(limits), addresses_(std::move(addresses)),
-    random_(std::move(random)) {}
+    random_(std::move(random)) {
+  for (auto& x : hosts_)
+    if (x.is_launched)
+      x.first_launch = ++launches_;
+}
 
 host_decisions host_states::gather(time_point now, duration limit,
                                    bool at_once) {
@@ -277,7 +281,7 @@ void host_states::launch(std::size_t host, time_point now,
   x.problem.clear();
   x.short_since.reset();
   x.said.clear();
-  x.launch = ++launches_;
+  x.launch = x.launch == 0 ? x.first_launch : ++launches_;
   x.has_launcher = true;
   x.launched = now;
   ++x.launches;

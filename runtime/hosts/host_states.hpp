@@ -69,7 +69,9 @@ struct host_limits {
   int shown_gpus = std::numeric_limits<int>::max();
 };
 
-/// Launch an agent on *host*. Its launcher is called *launch* in events.
+/// Launch an agent on *host*. Its launcher is called *launch* in events. First
+/// launches are numbered from 1 on in the order of their hosts, and others
+/// later: they can be prepared before anything is decided.
 struct launch_agent {
   std::size_t host = 0;
   std::uint64_t launch = 0;
@@ -185,9 +187,10 @@ struct run_host {
   int failed_starts = 0; ///< Since it last made progress.
 
   // -- launches of its agent
-  std::uint64_t launch = 0;  ///< The latest one; 0: there was none.
-  bool has_launcher = false; ///< That of the latest launch has not ended.
-  int launches = 0;          ///< The one that made progress last is the first.
+  std::uint64_t first_launch = 0; ///< Its number, as in `launch_agent`.
+  std::uint64_t launch = 0;       ///< The latest one; 0: there was none.
+  bool has_launcher = false;      ///< That of the latest launch has not ended.
+  int launches = 0; ///< The one that made progress last is the first.
   time_point launched{};
   std::string said; ///< By the launcher of the latest launch.
   std::optional<time_point> next_launch;

@@ -222,6 +222,74 @@ TEST_F(host_launcher_test, a_launcher_that_cannot_start_takes_no_turn) {
   records.wait_for_delivery(3);
 }
 
+TEST_F(host_launcher_test, a_prepared_launcher_waits_for_its_launch) {
+  named_pipe begun{folder / "begun"};
+  auto output = (folder / "output").string();
+  auto launcher = make({.patience = std::chrono::milliseconds{0}});
+  launcher.prepare(1, shell("echo a word >&2; echo $$ >'" + begun.text()
+                            + "'; exec cat >'" + output + "'"));
+  auto pid = begun.read_line();
+  launcher.launch(2, shell("cat"), "");
+  records.wait_for_delivery(2);
+  EXPECT_THAT(records.delivered(), ElementsAre(2));
+  launcher.launch(1, {"no-such-launcher"}, "the ticket\n");
+  EXPECT_EQ(records.words_of(1), "a word");
+  launcher.end(1);
+  EXPECT_EQ(records.end_of(1).how,
+            (process_exit{process_exit::kind::exited, 0, {}}));
+  EXPECT_EQ(test::bytes_of(output), "the ticket\n");
+  EXPECT_TRUE(is_gone(std::stoi(pid)));
+}
+
+TEST_F(host_launcher_test, starts_another_launcher_if_the_prepared_one_ended) {
+  auto launcher = make({.starting = 1});
+  launcher.prepare(1, shell("echo why >&2; exit 3"));
+  launcher.prepare(2, {"no-such-launcher"});
+  launcher.launch(3, shell("cat"), ""); // Begins once those have ended.
+  records.wait_for_delivery(3);
+  launcher.launch(1, shell("cat >&2"), "the first");
+  launcher.launch(2, shell("cat >&2"), "the second");
+  for (std::uint64_t i : {1, 2}) {
+    launcher.arrived(i == 1 ? 3 : 1);
+    records.wait_for_delivery(i);
+    EXPECT_EQ(records.ends_of(i), 0u);
+  }
+  launcher.end(1);
+  launcher.end(2);
+  EXPECT_EQ(records.end_of(1).output, "the first");
+  EXPECT_EQ(records.end_of(2).output, "the second");
+}
+
+TEST_F(host_launcher_test, a_launch_keeps_the_turn_of_what_was_prepared) {
+  auto launcher = make({.starting = 1});
+  for (std::uint64_t i : {1, 2, 3})
+    launcher.prepare(i, shell("cat >&2"));
+  launcher.launch(3, shell("cat >&2"), "the third");
+  launcher.launch(2, shell("cat >&2"), "the second");
+  launcher.launch(1, shell("cat >&2"), "the first");
+  records.wait_for_delivery(1);
+  launcher.arrived(1);
+  records.wait_for_delivery(2);
+  EXPECT_THAT(records.delivered(), ElementsAre(1, 2));
+  launcher.end(2);
+  EXPECT_EQ(records.end_of(2).output, "the second");
+}
+
+TEST_F(host_launcher_test, ends_what_was_prepared_and_says_nothing_of_it) {
+  named_pipe begun{folder / "begun"};
+  pid_t pid = -1;
+  {
+    auto launcher = make({.starting = 1});
+    launcher.prepare(1, shell("echo $$ >'" + begun.text() + "'; exec cat"));
+    launcher.prepare(2, shell("cat"));
+    pid = std::stoi(begun.read_line());
+  }
+  EXPECT_TRUE(is_gone(pid));
+  EXPECT_THAT(records.delivered(), IsEmpty());
+  EXPECT_EQ(records.ends_of(1), 0u);
+  EXPECT_EQ(records.ends_of(2), 0u);
+}
+
 TEST_F(host_launcher_test, ends_a_launcher_that_ignores_its_end_of_input) {
   named_pipe begun{folder / "begun"};
   auto launcher = make(impatient);

@@ -62,6 +62,11 @@ TEST_F(launched_roster_test, an_agent_has_the_host_that_it_was_launched_on) {
   EXPECT_EQ(admit(launched(launches[1], 8)).error().code, ec::conflict);
 }
 
+// `agent_launcher` has prepared them under these numbers.
+TEST_F(launched_roster_test, first_launches_have_the_numbers_of_their_hosts) {
+  EXPECT_THAT(launches, testing::ElementsAre(1, 2));
+}
+
 TEST_F(launched_roster_test, takes_no_agents_that_it_did_not_launch) {
   auto refused = admit(facts(7, "h1"));
   ASSERT_FALSE(refused);

@@ -33,6 +33,17 @@ TEST_F(host_states_test, jitter_takes_up_to_a_half_of_a_wait) {
   EXPECT_THAT(to_lines(states->check(now)), ElementsAre("launch 0 as 2"));
 }
 
+TEST_F(host_states_test, a_first_launch_has_the_number_of_its_host) {
+  make(3);
+  hello(1, 1); // By itself.
+  EXPECT_THAT(gather(), ElementsAre("launch 0 as 1", "launch 2 as 3"));
+  launcher_ended(2, 3, "refused");
+  states->on_gone(1, 1, "lost", now);
+  EXPECT_THAT(pass(seconds{1}), ElementsAre("launch 1 as 2", "launch 2 as 4"));
+  launcher_ended(1, 2, "refused");
+  EXPECT_THAT(pass(seconds{2}), ElementsAre("launch 1 as 5"));
+}
+
 TEST_F(host_states_test, HS_3_gives_a_host_up_after_its_budget) {
   serve(2, {.max_relaunches = 2});
   states->on_gone(1, 1, "its connection broke", now);

@@ -188,15 +188,15 @@ expected<std::unique_ptr<run_folder>> run_folder::take(held_folder folder) {
   TROUPE_TRY_VOID(refuse_other_owner(folder));
   std::unique_ptr<run_folder> result{new run_folder{std::move(folder)}};
   TROUPE_TRY_VOID(result->take_lock());
-  for (auto below : {run_layout::checkpoints, run_layout::logs,
-                     run_layout::sinks, run_layout::attempts})
-    TROUPE_TRY_VOID(result->folder_.folder(below).and_then(refuse_other_owner));
-  return result->folder_.folder(run_layout::attempts)
-    .and_then([&](held_folder x) {
-      result->attempts_ = std::move(x);
-      return result->refuse_held_claims();
-    })
-    .map([&] { return std::move(result); });
+  auto& files = result->folder_;
+  for (auto below :
+       {run_layout::checkpoints, run_layout::logs, run_layout::sinks})
+    TROUPE_TRY_VOID(files.make_folder(below).and_then(refuse_other_owner));
+  // The last one of a new run makes all of them durable.
+  TROUPE_TRY(result->attempts_, files.folder(run_layout::attempts));
+  TROUPE_TRY_VOID(refuse_other_owner(result->attempts_));
+  TROUPE_TRY_VOID(result->refuse_held_claims());
+  return result;
 }
 
 expected<void> run_folder::take_lock() {

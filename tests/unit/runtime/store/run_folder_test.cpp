@@ -226,6 +226,20 @@ TEST_F(run_folder_test, makes_names_durable_that_a_killed_start_has_left) {
     << folder.error().message;
 }
 
+TEST_F(run_folder_test, makes_the_folders_of_a_new_run_durable_at_once) {
+  ASSERT_TRUE(arm_failpoint("storage.sync_file:3=eio"));
+  auto folder = run_folder::open(storage.path(), "r");
+  ASSERT_FALSE(folder);
+  EXPECT_TRUE(mentions(folder.error(), run.string() + ':'))
+    << folder.error().message;
+  EXPECT_EQ(files_in(run), (std::vector<std::string>{"attempts", "checkpoints",
+                                                     "lock", "logs", "sinks"}));
+  // There is no other sync of them.
+  ASSERT_TRUE(arm_failpoint("storage.sync_file:4=eio"));
+  EXPECT_TRUE(run_folder::open(storage.path(), "other"));
+  ASSERT_TRUE(arm_failpoint(""));
+}
+
 // Two drivers that replace a finished run at once.
 TEST_F(run_folder_test, moves_no_run_aside_that_has_taken_its_name) {
   auto first = run_folder::open(storage.path(), "r").value();

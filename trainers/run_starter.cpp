@@ -135,16 +135,13 @@ expected<void> run_starter::open() {
     return failure(ec::stopped, "the run was stopped before it began");
   TROUPE_TRY_VOID(check_trackers());
   TROUPE_TRY_VOID(check_ticket());
-  // Agents start while the folder is opened, and end if it cannot be.
-  if (request_.hosts) {
-    TROUPE_TRY(run_->launches, agent_launcher::start(*request_.hosts));
-  }
   TROUPE_TRY(run_->store,
              run_store::open(
                request_.run, request_.loop.config_text,
                request_.scaling.num_workers.is_elastic()
                  ? 0 // It differs from start to start.
-                 : static_cast<std::size_t>(world_size_of(request_.scaling))));
+                 : static_cast<std::size_t>(world_size_of(request_.scaling)),
+               [this] { return prepare_agents(); }));
   request_.run.name = run_->store->description().name;
   TROUPE_TRY_VOID(start_trackers());
   run_->store->stop_waiting_if(around_.given_up);
@@ -159,6 +156,14 @@ expected<void> run_starter::find_spawner() {
   TROUPE_TRY(spawner_, internal::spawner());
   if (!request_.inherited) {
     TROUPE_TRY(request_.inherited, inherit(spawner_->variables()));
+  }
+  return {};
+}
+
+// Agents start while the run is recovered, and end if it cannot be.
+expected<void> run_starter::prepare_agents() {
+  if (request_.hosts && !run_->launches) {
+    TROUPE_TRY(run_->launches, agent_launcher::start(*request_.hosts));
   }
   return {};
 }

@@ -37,8 +37,8 @@ public:
     request_.loop.hooks = request_.run.rank_hooks;
   }
 
-  /// Finds the run's requirements and prepares the launches of agents, then
-  /// takes its name and opens its folder.
+  /// Finds the run's requirements, then takes its name, prepares the launches
+  /// of agents, and opens its folder.
   expected<void> open();
 
   /// Places its ranks, and reserves the first attempt.
@@ -54,6 +54,7 @@ public:
 private:
   // -- before anything runs (run_starter.cpp)
   expected<void> find_spawner();
+  expected<void> prepare_agents();
   expected<void> check_trackers() const;
   expected<void> check_ticket() const;
   expected<void> start_trackers();

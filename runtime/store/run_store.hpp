@@ -37,15 +37,18 @@ struct last_attempt;
 /// as the disk); calls of the checkpoint side wait for a commit under way.
 class run_store {
 public:
+  using taken_listener = std::function<expected<void>()>;
+
   /// Takes the run that *config* (resolved) names, or a new one if it names
   /// none: makes its folder, locks it, recovers journal and checkpoints, and
   /// notes repairs in the journal. An unfinished run is resumed; what happens
   /// to a finished one, `config.if_finished` says. *config_text* goes into
   /// `run.json`; *world_size* is compared with that of the earlier driver,
-  /// unless it is 0.
+  /// unless it is 0. *on_taken* is called once the run is this driver's, before
+  /// the recovery, which takes a dozen syncs; its failure is returned.
   static expected<std::unique_ptr<run_store>>
   open(const run_config& config, const std::string& config_text = {},
-       std::size_t world_size = 0);
+       std::size_t world_size = 0, const taken_listener& on_taken = {});
 
   const fs::path& path() const noexcept { return folder_->path(); }
   const run_folder& folder() const noexcept { return *folder_; }
@@ -203,7 +206,8 @@ private:
   /// The run in *folder*; null if it has finished.
   static expected<std::unique_ptr<run_store>>
   open(std::unique_ptr<run_folder> folder, const run_config& config,
-       const std::string& config_text, std::size_t world_size);
+       const std::string& config_text, std::size_t world_size,
+       const taken_listener& on_taken);
 
   /// Adds what attempt *x* resumes from to the events, if anything.
   void show_start(const attempt_start& x);

@@ -144,15 +144,15 @@ run_store::run_store(std::unique_ptr<run_folder> folder,
 
 expected<std::unique_ptr<run_store>>
 run_store::open(const run_config& config, const std::string& config_text,
-                std::size_t world_size) {
+                std::size_t world_size, const taken_listener& on_taken) {
   auto name = config.name.value_or("");
   for (auto number = 2;; ++number) {
     TROUPE_TRY(auto folder, config.name
                               ? run_folder::open(config.storage_path, name)
                               : run_folder::open_new(config.storage_path));
     auto path = folder->path();
-    TROUPE_TRY(auto result,
-               open(std::move(folder), config, config_text, world_size));
+    TROUPE_TRY(auto result, open(std::move(folder), config, config_text,
+                                 world_size, on_taken));
     if (result)
       return result;
     if (!config.name || config.if_finished == if_finished::refuse)
@@ -166,12 +166,15 @@ run_store::open(const run_config& config, const std::string& config_text,
 
 expected<std::unique_ptr<run_store>>
 run_store::open(std::unique_ptr<run_folder> folder, const run_config& config,
-                const std::string& config_text, std::size_t world_size) {
+                const std::string& config_text, std::size_t world_size,
+                const taken_listener& on_taken) {
   auto& files = *folder;
   TROUPE_TRY(auto next, next_attempt_of(files));
   if (next.has_finished)
     return nullptr;
   TROUPE_TRY_VOID(take(files, next.number));
+  if (on_taken)
+    TROUPE_TRY_VOID(on_taken());
   // Until now another driver could write.
   auto saved = files.load_state();
   if (!saved && saved.error().code != ec::corrupt)

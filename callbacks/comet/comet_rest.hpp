@@ -30,9 +30,10 @@ public:
     return true;
   }
 
-  /// How many calls may be made in *span*, once the bucket is empty.
+  /// How many calls may be made in *span*, once the bucket is empty; none if
+  /// *span* is negative.
   double refill(std::chrono::duration<double> span) const {
-    return rate_ * span.count();
+    return std::max(0.0, rate_ * span.count());
   }
 
   /// How many calls may be made at once.

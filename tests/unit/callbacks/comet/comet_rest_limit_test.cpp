@@ -121,6 +121,7 @@ TEST_F(comet_rest_test, has_room_for_a_burst_and_what_its_rate_allows) {
   comet_rest x{make_comet_settings(options, run).value(), {}, run};
   EXPECT_EQ(x.room(0s), 2700u);
   EXPECT_EQ(x.room(60s), 2700u + 10800u);
+  EXPECT_EQ(x.room(-60s), 2700u) << "the clock was set back";
 }
 
 } // namespace

@@ -75,12 +75,16 @@ expected<void> open_standard_descriptors() {
   for (int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::fcntl(fd, F_GETFD) >= 0)
       continue;
-    // Gets the lowest free number, which is this one.
-    if (::open("/dev/null", O_RDWR) < 0)
+    // Gets the lowest free number: this one, unless another thread has just
+    // opened a file, which then has it.
+    auto opened = ::open("/dev/null", O_RDWR);
+    if (opened < 0)
       return system_failure(ec::spawn,
                             concat("cannot open /dev/null for the closed "
                                    "standard descriptor ",
                                    fd));
+    if (opened != fd)
+      ::close(opened);
   }
   return {};
 }

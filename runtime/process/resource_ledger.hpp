@@ -27,8 +27,8 @@ public:
   struct demand {
     std::vector<int> cores;
     std::size_t core_count = 0;
-    /// The name of each GPU that CUDA shows to the run, in CUDA's order. It is
-    /// the same for all runs, their numbers are not.
+    /// The name of each GPU in `CUDA_VISIBLE_DEVICES`, in CUDA's order: a card
+    /// that two runs name differently, "0" and "GPU-...", counts as two.
     std::vector<std::string> gpus;
     std::size_t gpu_count = 0;
   };

@@ -26,13 +26,22 @@ time_until_back(const run_host& x, std::chrono::steady_clock::time_point now) {
   return std::chrono::ceil<std::chrono::seconds>(*x.next_launch - now);
 }
 
+/// What the store of the attempt of *x* answers, or that the attempt is over.
+template <class Answer, class Message>
+Answer ask_store(worker_group_state& state, Message& x,
+                 Answer (group_store::*answer)(Message&)) {
+  if (auto a = state.attempt.current(x.attempt))
+    return (a->store.*answer)(x);
+  return to_caf(state.attempt.too_late(x.attempt));
+}
+
 } // namespace
 
-worker_group_state::attempt_state::attempt_state(const start_attempt& x,
-                                                 const group_plan& plan,
-                                                 int ranks)
+worker_group_state::attempt_state::attempt_state(
+  worker_group_actor::pointer self, const start_attempt& x,
+  const group_plan& plan, int ranks)
   : first_report(x.first_report), resume(x.resume), tracker(ranks),
-    meetings(ranks, x.first_report),
+    meetings(ranks, x.first_report), store(self),
     monitor(ranks, {plan.report_timeout, plan.hang_timeout}), stragglers(ranks),
     idle_in_calls(static_cast<std::size_t>(ranks)),
     waited(static_cast<std::size_t>(ranks)),
@@ -68,7 +77,7 @@ void worker_group_state::begin(const start_attempt& x,
   has_begun = true;
   if (args.plan.world.is_elastic())
     hosts.deal(hosts.shares_on(chosen, args.plan.world));
-  attempt.begin(x.attempt, x, args.plan, hosts.world_size());
+  attempt.begin(x.attempt, self, x, args.plan, hosts.world_size());
   attempt->begun = self->clock().now();
   resizes.attempt_began(attempt->world_size());
   hosts.attempt_started(chosen);
@@ -164,10 +173,7 @@ rank_facts worker_group_state::facts_of(std::size_t host, int rank) const {
 std::vector<int> worker_group_state::gpus_of(int rank) const {
   auto host = hosts.host_with(rank);
   auto local = static_cast<std::size_t>(rank - hosts.at(host).first_rank);
-  auto& plan = args.plan;
-  if (host == 0 && local < plan.own_gpus.size())
-    return plan.own_gpus[local];
-  return local < plan.gpus.size() ? plan.gpus[local] : std::vector<int>{};
+  return args.plan.gpus_of(host, local);
 }
 
 host_agent_actor worker_group_state::agent_at(std::size_t host) const {
@@ -285,14 +291,28 @@ worker_group_actor::behavior_type worker_group(worker_group_state::pointer self,
       x.is_near = !state.is_elsewhere(x.rank);
       return delegate(self, state.driver, std::move(x), std::move(box));
     },
-    [&state](store_set& x) { return state.set(x); },
-    [&state](const store_get& x) { return state.get(x); },
-    [&state](const store_add& x) { return state.add(x); },
-    [&state](const store_check& x) { return state.check(x); },
-    [&state](const store_wait& x) { return state.wait(x); },
-    [&state](const store_erase& x) { return state.erase(x); },
-    [&state](const store_size& x) { return state.size(x); },
-    [&state](store_compare_set& x) { return state.compare_set(x); },
+    [&state](store_set& x) { return ask_store(state, x, &group_store::set); },
+    [&state](const store_get& x) {
+      return ask_store(state, x, &group_store::get);
+    },
+    [&state](const store_add& x) {
+      return ask_store(state, x, &group_store::add);
+    },
+    [&state](const store_check& x) {
+      return ask_store(state, x, &group_store::check);
+    },
+    [&state](const store_wait& x) {
+      return ask_store(state, x, &group_store::wait);
+    },
+    [&state](const store_erase& x) {
+      return ask_store(state, x, &group_store::erase);
+    },
+    [&state](const store_size& x) {
+      return ask_store(state, x, &group_store::size);
+    },
+    [&state](store_compare_set& x) {
+      return ask_store(state, x, &group_store::compare_set);
+    },
   };
   return with_exit_handler(
     self, [&state](const caf::error& why) { state.leave(why); },

@@ -10,13 +10,13 @@
 
 #include <caf/actor_addr.hpp>
 #include <caf/typed_event_based_actor.hpp>
-#include <caf/typed_response_promise.hpp>
 
 #include "troupe/actors/compat/messaging.hpp"
+#include "troupe/actors/group_store.hpp"
 #include "troupe/actors/protocol/type_ids.hpp"
+#include "troupe/actors/worker_group_args.hpp"
 #include "troupe/runtime/hosts/host_roster.hpp"
 #include "troupe/runtime/hosts/resize_judge.hpp"
-#include "troupe/runtime/rendezvous/rendezvous_table.hpp"
 #include "troupe/runtime/report/hang_monitor.hpp"
 #include "troupe/runtime/report/idle_time.hpp"
 #include "troupe/runtime/report/rank_meetings.hpp"
@@ -30,67 +30,6 @@
 
 namespace troupe::internal {
 
-/// What stays the same for all attempts of a run.
-struct group_plan {
-  std::string run_name;
-  std::string run_path;
-  std::uint64_t run_inode = 0; ///< As in `rank_facts`.
-  std::string run_id;
-  world_range world; ///< In an attempt.
-  resize_policy resize = resize_policy::never;
-  bool in_process = false;
-  /// Its only rank runs on the thread that waits for the run: that is never
-  /// left behind.
-  bool on_lent_thread = false;
-  std::vector<std::vector<int>> gpus; ///< By local rank.
-  /// The same on the driver's host, where other runs may have those of `gpus`.
-  std::vector<std::vector<int>> own_gpus;
-  std::optional<std::chrono::milliseconds> report_timeout;
-  std::optional<std::chrono::milliseconds> hang_timeout;
-  std::chrono::milliseconds start_timeout{0};
-  std::chrono::milliseconds stop_timeout{0};
-  std::chrono::milliseconds exit_timeout{0};
-  /// Until a host that is about to leave is gone, if it does not say.
-  std::chrono::milliseconds stop_grace{0};
-  loop_spec loop;
-  std::map<std::string, std::string> environment; ///< What ranks get.
-  /// What leaders of hosts show each other. Unset if there is one host.
-  std::optional<link_credentials> credentials;
-  std::string network_interface;    ///< As in `host_accepted`.
-  std::vector<int> preempt_signals; ///< The same.
-};
-
-/// How the agents of other hosts are launched. The functions must not wait; all
-/// are empty if agents come by themselves.
-struct agent_launches {
-  /// Launches an agent on a host; `agent_launched`, perhaps
-  /// `launcher_said`, and `launcher_ended` follow.
-  std::function<void(std::size_t host, std::uint64_t launch)> begin;
-  /// Its agent is here.
-  std::function<void(std::uint64_t launch)> arrived;
-  std::function<void(std::uint64_t launch)> end;
-};
-
-struct worker_group_args {
-  host_agent_actor agent; ///< Of the driver's host.
-  group_plan plan;
-  agent_launches launches;
-  /// The hosts are of one job: if one is to leave, all are.
-  bool leaves_as_one = false;
-  std::function<void(std::string)> note; ///< Shows a line about hosts.
-  /// Adds an event about hosts to the run's journal.
-  std::function<void(std::string_view kind, metrics fields)> journal;
-  /// The ranks of a lost host may live on, unseen: see `ranks_lock`.
-  std::function<void(const std::string& host)> abandon;
-  /// Closes the connection of an agent of another process.
-  std::function<void(const host_agent_actor&)> cut_off;
-  /// The token that ranks of an attempt join it with; may be empty.
-  std::function<std::uint64_t()> token;
-  /// Tells how late a timer fires: the driver may have stood still.
-  std::function<std::chrono::steady_clock::time_point()> now =
-    std::chrono::steady_clock::now;
-};
-
 /// What the WORKER GROUP remembers between messages.
 struct worker_group_state {
   static inline constexpr auto name = "worker-group";
@@ -98,18 +37,10 @@ struct worker_group_state {
   using pointer = worker_group_actor::stateful_pointer<worker_group_state>;
   using clock = std::chrono::steady_clock;
 
-  using value_promise = caf::typed_response_promise<std::string>;
-  using wait_promise = caf::typed_response_promise<void>;
-
-  /// A rank that waits for the value of a key.
-  struct pending_get {
-    std::string key;
-    value_promise promise;
-  };
-
   /// The one attempt under way.
   struct attempt_state : numbered_attempt {
-    attempt_state(const start_attempt& x, const group_plan& plan, int ranks);
+    attempt_state(worker_group_actor::pointer self, const start_attempt& x,
+                  const group_plan& plan, int ranks);
 
     int world_size() const noexcept { return tracker.world_size(); }
 
@@ -117,7 +48,7 @@ struct worker_group_state {
     std::optional<checkpoint> resume;
     attempt_tracker tracker;
     rank_meetings meetings;
-    rendezvous_table store;
+    group_store store;
     hang_monitor monitor;
     straggler_monitor stragglers;
     /// How long ranks have blocked in a call while others wait for them in a
@@ -139,9 +70,6 @@ struct worker_group_state {
     clock::time_point begun; ///< When its hosts were asked to start ranks.
     /// When its ranks were to end: at once if one was over a limit.
     std::optional<clock::time_point> end_ordered;
-    std::map<rendezvous_table::waiter_id, pending_get> getters;
-    std::map<rendezvous_table::waiter_id, wait_promise> waiters;
-    rendezvous_table::waiter_id next_waiter = 0;
   };
 
   void set_up(pointer own, worker_group_args given, host_roster roster);
@@ -218,15 +146,6 @@ struct worker_group_state {
   /// agents get *why* if it says that the run did not finish (`unfinished`).
   void leave(const caf::error& why);
 
-  caf::result<void> set(store_set& x);
-  caf::result<std::string> get(const store_get& x);
-  caf::result<std::int64_t> add(const store_add& x);
-  caf::result<bool> check(const store_check& x);
-  caf::result<void> wait(const store_wait& x);
-  caf::result<bool> erase(const store_erase& x);
-  caf::result<std::int64_t> size(const store_size& x);
-  caf::result<std::string> compare_set(store_compare_set& x);
-
   void start_on(std::size_t host);
   rank_facts facts_of(std::size_t host, int rank) const;
   /// Invalid if there is none.
@@ -268,7 +187,6 @@ struct worker_group_state {
   /// What the answer to report *index* says about leaving.
   std::optional<stop_notice> notice_for(std::uint64_t index,
                                         bool has_checkpoint);
-  void release(const rendezvous_table::waiter_list& waiters);
 
   /// Something may have failed: does what follows.
   void on_failure();
@@ -281,7 +199,6 @@ struct worker_group_state {
   std::chrono::milliseconds kill_limit(int rank) const;
   /// Whether *rank* is on another host than the driver's.
   bool is_elsewhere(int rank) const { return hosts.host_with(rank) != 0; }
-  void answer_store(const error& reason);
   void check_over();
   attempt_ended how_it_ended() const;
   attempt_failed how_it_failed();

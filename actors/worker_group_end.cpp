@@ -217,7 +217,7 @@ void worker_group_state::end_all(const error& reason,
   a.end_ordered = self->clock().now();
   tell_hosts(end_ranks{a.number, reason});
   // Later: agents look which of their ranks wait.
-  answer_store(reason);
+  a.store.close(reason);
   if (grace.count() == 0)
     kill_ranks();
   else
@@ -271,14 +271,6 @@ void worker_group_state::kill(int rank) {
     on_failure();
     check_over();
   });
-}
-
-void worker_group_state::answer_store(const error& reason) {
-  auto why = to_caf(reason);
-  for (auto& [id, pending] : std::exchange(attempt->getters, {}))
-    pending.promise.deliver(why);
-  for (auto& [id, promise] : std::exchange(attempt->waiters, {}))
-    promise.deliver(why);
 }
 
 attempt_ended worker_group_state::how_it_ended() const {
@@ -346,7 +338,7 @@ void worker_group_state::check_over() {
     return;
   auto& a = *attempt;
   tell_hosts(attempt_over{a.number});
-  answer_store({ec::stopped, "the attempt is over"});
+  a.store.close({ec::stopped, "the attempt is over"});
   if (a.tracker.failed() || !a.tracker.left_behind().empty())
     send(self, driver, how_it_failed());
   else

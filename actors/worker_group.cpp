@@ -39,18 +39,14 @@ Answer ask_store(worker_group_state& state, Message& x,
 
 worker_group_state::attempt_state::attempt_state(
   worker_group_actor::pointer self, const start_attempt& x,
-  const group_plan& plan, int ranks)
-  : first_report(x.first_report), resume(x.resume), tracker(ranks),
-    meetings(ranks, x.first_report), store(self),
-    monitor(ranks, {plan.report_timeout, plan.hang_timeout}), stragglers(ranks),
-    idle_in_calls(static_cast<std::size_t>(ranks)),
-    waited(static_cast<std::size_t>(ranks)),
-    loops(static_cast<std::size_t>(ranks)),
-    seen(static_cast<std::size_t>(ranks)), excuses(plan.world.is_elastic()),
-    causes({plan.exit_timeout, plan.stop_timeout, plan.in_process}) {
-  for (std::size_t rank = 0; rank < seen.size(); ++rank)
-    seen[rank].rank = static_cast<int>(rank);
-}
+  const group_plan& plan, std::vector<bool> have_gpus)
+  : first_report(x.first_report), resume(x.resume),
+    tracker(static_cast<int>(have_gpus.size())),
+    meetings(tracker.world_size(), x.first_report), store(self),
+    monitor(std::move(have_gpus),
+            {plan.report_timeout, plan.hang_timeout, plan.in_process}),
+    excuses(plan.world.is_elastic()),
+    causes({plan.exit_timeout, plan.stop_timeout, plan.in_process}) {}
 
 // -- start of an attempt
 
@@ -77,7 +73,10 @@ void worker_group_state::begin(const start_attempt& x,
   has_begun = true;
   if (args.plan.world.is_elastic())
     hosts.deal(hosts.shares_on(chosen, args.plan.world));
-  attempt.begin(x.attempt, self, x, args.plan, hosts.world_size());
+  std::vector<bool> have_gpus;
+  for (int rank = 0; rank < hosts.world_size(); ++rank)
+    have_gpus.push_back(!gpus_of(rank).empty());
+  attempt.begin(x.attempt, self, x, args.plan, std::move(have_gpus));
   attempt->begun = self->clock().now();
   resizes.attempt_began(attempt->world_size());
   hosts.attempt_started(chosen);
@@ -220,7 +219,7 @@ caf::result<void> worker_group_state::ready(rank_ready& x) {
     return caf::unit;
   a->started = has_come_up = true;
   send(self, driver, attempt_started{a->number, a->world_size()});
-  a->last_check = args.now();
+  a->monitor.begin(args.now());
   watch_ranks();
   return caf::unit;
 }

@@ -17,11 +17,8 @@
 #include "troupe/actors/worker_group_args.hpp"
 #include "troupe/runtime/hosts/host_roster.hpp"
 #include "troupe/runtime/hosts/resize_judge.hpp"
-#include "troupe/runtime/report/hang_monitor.hpp"
-#include "troupe/runtime/report/idle_time.hpp"
+#include "troupe/runtime/report/attempt_monitor.hpp"
 #include "troupe/runtime/report/rank_meetings.hpp"
-#include "troupe/runtime/report/rank_places.hpp"
-#include "troupe/runtime/report/straggler_monitor.hpp"
 #include "troupe/runtime/run/attempt_slot.hpp"
 #include "troupe/runtime/run/attempt_tracker.hpp"
 #include "troupe/runtime/run/cause_search.hpp"
@@ -39,8 +36,9 @@ struct worker_group_state {
 
   /// The one attempt under way.
   struct attempt_state : numbered_attempt {
+    /// One entry of *have_gpus* per rank.
     attempt_state(worker_group_actor::pointer self, const start_attempt& x,
-                  const group_plan& plan, int ranks);
+                  const group_plan& plan, std::vector<bool> have_gpus);
 
     int world_size() const noexcept { return tracker.world_size(); }
 
@@ -49,19 +47,8 @@ struct worker_group_state {
     attempt_tracker tracker;
     rank_meetings meetings;
     group_store store;
-    hang_monitor monitor;
-    straggler_monitor stragglers;
-    /// How long ranks have blocked in a call while others wait for them in a
-    /// collective.
-    std::vector<idle_time> idle_in_calls;
-    std::vector<std::int64_t> waited; ///< At the last report.
-    std::vector<loop_place> loops;    ///< By rank.
-    std::vector<rank_snapshot> seen;  ///< By rank, at the last look.
-    /// When waits were judged last, by `worker_group_args::now`.
-    std::optional<std::chrono::steady_clock::time_point> last_check;
-    std::optional<epoch_progress> progress; ///< The last that the driver got.
+    attempt_monitor monitor;
     bool limit_timer = false; ///< A timer for `report_timeout` is set.
-    bool named_wait = false;  ///< The driver knows of ranks that wait.
     leave_plan leaves;
     loss_excuses excuses;
     std::map<int, clock::time_point> exits; ///< Of ranks' processes.
@@ -171,17 +158,9 @@ struct worker_group_state {
   void join(host_call& call, join_barrier& x);
   void commit(report_batch batch);
   void answered(reports_answered x);
-  /// Learns how fast ranks are.
-  void note_steps(const report_batch& batch);
-  void leave_out_standstill(report_batch& batch) const;
   /// Ends the attempt if ranks wait for each other in different calls.
   void on_misuse(call_refused x);
   void check_calls();
-  /// The same for ranks in collectives. Those say so in shared memory alone, so
-  /// that someone has to look. Another thread of a rank may be about to call
-  /// the collective, unless the rank is idle.
-  void check_collectives();
-  std::vector<collective_calls> calls_seen() const;
   void end_for(const rank_mismatch& mismatch);
   void release(barrier_release x);
   /// What the answer to report *index* says about leaving.
@@ -221,29 +200,15 @@ struct worker_group_state {
   /// Looks at the ranks, judges their waits, and then calls *next* unless they
   /// are to end.
   void check_waits(std::function<void()> next);
-  /// Ranks whose vitals are needed to judge: those that others wait for.
-  std::vector<int> ranks_to_examine() const;
   void judge_waits();
   /// Asks *ranks* for their stacks, then calls *f* with those that write them.
   void show_stacks_of(const std::vector<int>& ranks,
                       std::function<void(const std::vector<int>&)> f);
   void act_on(const hang_verdict& verdict, const std::vector<int>& shown);
-  /// Tells the driver how far rank 0 is in its epoch.
-  void show_progress();
-  /// Looks which ranks a signal has stopped.
-  void look_for_stopped();
   /// Asks the hosts with ranks for snapshots of them, with the vitals of
   /// *examined*. Once they have answered, or have not for a while, calls *f* if
   /// the attempt is still this one.
   void look(const std::vector<int>& examined, std::function<void()> f);
-  void learn(host_snapshots& x, bool examined);
-  const rank_snapshot& seen(int rank) const {
-    return attempt->seen[static_cast<std::size_t>(rank)];
-  }
-  std::vector<rank_wait> waits() const;
-  rank_look look_at(int rank) const;
-  /// Busy if it has a GPU, which works while its rank sleeps.
-  std::optional<process_vitals> vitals_of(int rank) const;
 
   pointer self = nullptr;
   worker_group_args args;

@@ -34,19 +34,11 @@ void worker_group_state::end_loop(rank_loop_ended& x) {
   auto& loop = x.loop;
   if (!a || !a->tracker.knows(loop.rank))
     return;
-  for (auto& shown : x.ranks) {
-    if (!a->tracker.knows(shown.rank))
-      continue;
-    // How their processes are is known from the last look.
-    auto& known = a->seen[static_cast<std::size_t>(shown.rank)];
-    shown.is_stopped = known.is_stopped;
-    shown.has_ended = known.has_ended;
-    known = std::move(shown);
-  }
-  a->loops[static_cast<std::size_t>(loop.rank)].ended = self->clock().now();
+  a->monitor.loop_ended(loop.rank, x.ranks, self->clock().now());
   cause_search::loop_ended(
     a->tracker, a->meetings,
-    {loop.rank, loop.reason, loop.stopped, x.was_in_call}, a->seen);
+    {loop.rank, loop.reason, loop.stopped, x.was_in_call},
+    a->monitor.snapshots());
   watch_exit(loop.rank);
   on_failure();
 }
@@ -98,7 +90,7 @@ void worker_group_state::disconnected(const rank_disconnected& x) {
   auto look_for_it = [this, rank = x.rank] {
     if (attempt->tracker.gone(rank))
       return;
-    if (!seen(rank).has_ended) {
+    if (!attempt->monitor.seen(rank).has_ended) {
       lose(rank, "its connection broke but its process is still there");
       return;
     }
@@ -186,16 +178,16 @@ void worker_group_state::preempt(const preempt_attempt& x) {
 
 void worker_group_state::on_failure() {
   if (attempt && !attempt->tracker.end_ordered())
-    carry_out(attempt->causes.failed(attempt->tracker, attempt->seen,
-                                     attempt->meetings));
+    carry_out(attempt->causes.failed(
+      attempt->tracker, attempt->monitor.snapshots(), attempt->meetings));
 }
 
 void worker_group_state::carry_out(const cause_search::step& x) {
   using kind = cause_search::step::kind;
   auto judge = [this] {
     if (!attempt->tracker.end_ordered())
-      carry_out(attempt->causes.looked(attempt->tracker, attempt->seen,
-                                       attempt->meetings));
+      carry_out(attempt->causes.looked(
+        attempt->tracker, attempt->monitor.snapshots(), attempt->meetings));
   };
   auto end = [this, x] {
     if (!attempt->tracker.end_ordered())
@@ -285,7 +277,7 @@ std::vector<loss_excuses::failed_rank>
 worker_group_state::failed_ranks() const {
   std::vector<loss_excuses::failed_rank> result;
   for (auto& [rank, failure] : attempt->tracker.failures()) {
-    auto& ended = attempt->loops[static_cast<std::size_t>(rank)].ended;
+    auto& ended = attempt->monitor.loop_end(rank);
     auto exit = attempt->exits.find(rank);
     auto exited =
       exit != attempt->exits.end() ? std::optional{exit->second} : std::nullopt;

@@ -70,7 +70,7 @@ TEST_F(elastic_group_test, a_frozen_spare_host_delays_no_look_at_ranks) {
   pass_seconds(1);
   activity(0).at_device = now();
   pass_seconds(1);
-  EXPECT_TRUE(state().seen(0).at_device);
+  EXPECT_TRUE(state().attempt->monitor.seen(0).at_device);
 }
 
 TEST_F(elastic_group_test, a_lost_host_without_ranks_leaves_none_behind) {

@@ -74,6 +74,14 @@ protected:
     return segments.emplace_back(std::move(*found));
   }
 
+  /// Where *rank* is now, as people call it.
+  std::string place_of(int rank) {
+    auto& group = state();
+    return group.attempt->monitor
+      .look_at(rank, group.attempt->meetings, group.self->clock().now())
+      .place;
+  }
+
   /// What *rank* shows there.
   rank_activity& activity(int rank) { return segment().activity(rank); }
 

@@ -95,12 +95,12 @@ TEST_F(worker_group_test, names_where_a_rank_is_that_others_wait_for) {
   ASSERT_EQ(record->warnings.size(), 1u);
   EXPECT_THAT(record->warnings[0].text,
               HasSubstr("rank 1 is in its data loader for 10 s"));
-  EXPECT_EQ(state().look_at(0).place, "in report 10");
-  EXPECT_EQ(state().look_at(1).place, "in its data loader for 10 s");
+  EXPECT_EQ(place_of(0), "in report 10");
+  EXPECT_EQ(place_of(1), "in its data loader for 10 s");
   activity(1).in_data_loader = 0;
   activity(1).at_device = now();
   pass_seconds(3);
-  EXPECT_EQ(state().look_at(1).place, "waiting for its GPU for 3 s");
+  EXPECT_EQ(place_of(1), "waiting for its GPU for 3 s");
 }
 
 TEST_F(worker_group_test, names_a_rank_that_is_missing_in_a_collective) {
@@ -251,7 +251,7 @@ TEST_F(worker_group_test, names_a_rank_that_the_gpus_of_others_wait_for) {
               HasSubstr("report 10: rank 1 is missing for 10 s, rank 2 waits"));
   activity(1).at_device = now();
   pass_seconds(1);
-  EXPECT_EQ(state().look_at(1).place, "waiting for its GPU for 1 s");
+  EXPECT_EQ(place_of(1), "waiting for its GPU for 1 s");
 }
 
 TEST_F(worker_group_test, names_ranks_whose_gpus_all_hang) {
@@ -400,7 +400,7 @@ TEST_F(worker_group_test, ends_a_rank_that_never_comes_to_its_group) {
   EXPECT_THAT(record->warnings[0].text,
               HasSubstr("the start of the group: rank 1 is missing for 10 s, "
                         "rank 0 waits; rank 1 is in its train loop"));
-  EXPECT_EQ(state().look_at(0).place, "at the start of the group for 10 s");
+  EXPECT_EQ(place_of(0), "at the start of the group for 10 s");
   pass_seconds(52);
   for (int rank = 0; rank < 4; ++rank)
     ranks.kill(rank, SIGKILL);

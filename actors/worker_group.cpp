@@ -17,15 +17,6 @@ namespace {
 /// limit on waits leaves no time for that.
 constexpr auto least_limit = std::chrono::seconds{2};
 
-/// How long no agent is launched on *x*, which has left and may not be gone
-/// yet; nothing if that is not what holds a launch back.
-std::optional<std::chrono::seconds>
-time_until_back(const run_host& x, std::chrono::steady_clock::time_point now) {
-  if (x.state != host_state::left || !x.next_launch || x.gone_at <= now)
-    return std::nullopt;
-  return std::chrono::ceil<std::chrono::seconds>(*x.next_launch - now);
-}
-
 /// What the store of the attempt of *x* answers, or that the attempt is over.
 template <class Answer, class Message>
 Answer ask_store(worker_group_state& state, Message& x,
@@ -55,37 +46,35 @@ void worker_group_state::start(const start_attempt& x, driver_actor from) {
   attempt.reset();
   gathering = x;
   // After the first attempt, the run continues with the hosts that are left.
-  auto at_once = args.plan.world.is_elastic() && has_begun;
-  auto now = self->clock().now();
-  carry_out(hosts.gather(now, at_once));
-  if (gathering) {
-    note(hosts.waiting_text());
-    for (auto& host : hosts.all())
-      if (auto pause = time_until_back(host, now))
-        note(concat("host ", host.name, " is launched again in ",
-                    duration_text(*pause)));
-  }
-  offer_places(); // Now there is a token.
+  hosts->gather(args.plan.world.is_elastic() && has_begun);
+  if (gathering)
+    hosts->note_missing();
+  hosts->offer_places(); // Now there is a token.
 }
 
 void worker_group_state::begin(const start_attempt& x,
                                const std::vector<std::size_t>& chosen) {
   has_begun = true;
-  if (args.plan.world.is_elastic())
-    hosts.deal(hosts.shares_on(chosen, args.plan.world));
+  hosts->begin_attempt(chosen);
   std::vector<bool> have_gpus;
-  for (int rank = 0; rank < hosts.world_size(); ++rank)
+  for (int rank = 0; rank < hosts->roster().world_size(); ++rank)
     have_gpus.push_back(!gpus_of(rank).empty());
   attempt.begin(x.attempt, self, x, args.plan, std::move(have_gpus));
   attempt->begun = self->clock().now();
-  resizes.attempt_began(attempt->world_size());
-  hosts.attempt_started(chosen);
-  if (args.plan.network_interface.empty()) // Else each host has said its own.
-    hosts.close_ring();
-  for (std::size_t i = 0; i < hosts.all().size(); ++i)
-    if (hosts.at(i).ranks > 0)
+  for (std::size_t i = 0; i < hosts->roster().all().size(); ++i)
+    if (hosts->has_ranks(i))
       start_on(i);
   watch_start();
+}
+
+void worker_group_state::give_up_gathering(const too_few_hosts& x) {
+  if (!gathering)
+    return;
+  attempt_failed failed{gathering->attempt};
+  failed.reason = x.reason;
+  failed.is_final = true;
+  gathering.reset();
+  send(self, driver, std::move(failed));
 }
 
 void worker_group_state::start_on(std::size_t host) {
@@ -95,11 +84,12 @@ void worker_group_state::start_on(std::size_t host) {
                     attempt->resume,
                     args.plan.loop,
                     !limit || *limit >= least_limit,
-                    token(),
+                    hosts->token(),
                     args.plan.environment,
                     args.plan.credentials};
-  auto first = hosts.at(host).first_rank;
-  auto end = first + hosts.at(host).ranks;
+  auto& its = hosts->roster().at(host);
+  auto first = its.first_rank;
+  auto end = first + its.ranks;
   for (int rank = first; rank < end; ++rank)
     order.ranks.push_back(facts_of(host, rank));
   auto failed = [this, first, end,
@@ -109,7 +99,7 @@ void worker_group_state::start_on(std::size_t host) {
     for (int rank = first; rank < end; ++rank)
       launch_failed({number, rank, from_caf(why)});
   };
-  request(self, agent_at(host), caf::infinite, std::move(order),
+  request(self, hosts->agent_at(host), caf::infinite, std::move(order),
           worker_group_actor{self})
     .then([] {}, failed);
 }
@@ -146,7 +136,8 @@ void worker_group_state::watch_start() {
 
 rank_facts worker_group_state::facts_of(std::size_t host, int rank) const {
   auto& plan = args.plan;
-  auto& its = hosts.at(host);
+  auto& roster = hosts->roster();
+  auto& its = roster.at(host);
   rank_facts x;
   x.run_name = plan.run_name;
   x.run_id = plan.run_id;
@@ -157,11 +148,11 @@ rank_facts worker_group_state::facts_of(std::size_t host, int rank) const {
   x.world_size = attempt->world_size();
   x.local_rank = rank - its.first_rank;
   x.local_world_size = its.ranks;
-  x.node_rank = hosts.node_rank(host);
-  if (hosts.is_open()) {
+  x.node_rank = roster.node_rank(host);
+  if (roster.is_open()) {
     x.host = its.name;
     x.host_address = its.address;
-    x.lost_after_ms = hosts.lost_after().count();
+    x.lost_after_ms = roster.lost_after().count();
   }
   x.in_process = plan.in_process;
   x.gpus = gpus_of(rank);
@@ -170,24 +161,10 @@ rank_facts worker_group_state::facts_of(std::size_t host, int rank) const {
 }
 
 std::vector<int> worker_group_state::gpus_of(int rank) const {
-  auto host = hosts.host_with(rank);
-  auto local = static_cast<std::size_t>(rank - hosts.at(host).first_rank);
+  auto& roster = hosts->roster();
+  auto host = roster.host_with(rank);
+  auto local = static_cast<std::size_t>(rank - roster.at(host).first_rank);
   return args.plan.gpus_of(host, local);
-}
-
-host_agent_actor worker_group_state::agent_at(std::size_t host) const {
-  auto found = agents->find(host);
-  return found != agents->end() ? found->second : host_agent_actor{};
-}
-
-std::vector<host_agent_actor> worker_group_state::agents_of_ranks() const {
-  std::vector<host_agent_actor> result;
-  for (auto& [host, agent] : *agents)
-    if (host > 0 && hosts.at(host).ranks > 0)
-      result.push_back(agent);
-  if (hosts.at(0).ranks > 0)
-    result.push_back(agent_at(0));
-  return result;
 }
 
 void worker_group_state::launched(const rank_launched& x) {
@@ -224,27 +201,75 @@ caf::result<void> worker_group_state::ready(rank_ready& x) {
   return caf::unit;
 }
 
+// -- hosts that leave
+
+void worker_group_state::note_host(const host_notice& x) {
+  auto& roster = hosts->roster();
+  if (!roster.has(x.node_rank, x.incarnation))
+    return;
+  auto why =
+    concat("host ", roster.name(x.node_rank), " is about to leave: ", x.reason);
+  hosts->note(why);
+  if (args.leaves_as_one && !roster.at(x.node_rank).is_guest) {
+    if (driver)
+      send(self, driver, preempt_run{std::move(why), x.grace_ms});
+    return;
+  }
+  auto grace = x.grace_ms < 0 ? args.plan.stop_grace
+                              : std::chrono::milliseconds{x.grace_ms};
+  auto has_ranks = attempt && hosts->has_ranks(x.node_rank);
+  hosts->drain(x.node_rank, x.incarnation, grace);
+  if (!has_ranks)
+    return;
+  attempt->excuses.leaves(x.node_rank, why);
+  let_leave(std::move(why), grace);
+}
+
+void worker_group_state::let_leave(std::string why,
+                                   std::chrono::milliseconds grace) {
+  if (!attempt || attempt->tracker.end_ordered())
+    return;
+  auto end = now_ms() + grace.count();
+  if (!attempt->leaves.continue_later(std::move(why), end))
+    return;
+  // The processes need a moment to end before the host does.
+  auto limit = std::max(grace - args.plan.stop_timeout, grace / 2);
+  after(limit, [this, end] {
+    if (attempt->tracker.end_ordered())
+      return;
+    if (auto why = attempt->leaves.time_is_over(end))
+      end_all({ec::stopped, std::move(*why)}, args.plan.stop_timeout);
+  });
+}
+
+bool worker_group_state::lose(const host_lost& x, const std::string& why) {
+  // Of the latest attempt, which may be over: of its ranks' programs, too, some
+  // may live on.
+  auto had_ranks = has_begun && hosts->has_ranks(x.host);
+  if (had_ranks && args.abandon)
+    args.abandon(hosts->roster().name(x.host));
+  if (attempt)
+    attempt->excuses.lost(x, why, had_ranks);
+  return lose_ranks_of(x.host, why);
+}
+
+// -- the actor
+
 void worker_group_state::set_up(pointer own, worker_group_args given,
                                 host_roster roster) {
   self = own;
   args = std::move(given);
-  hosts = std::move(roster);
-  agents->emplace(0, args.agent);
   self->set_exception_handler(from_exception);
-  monitor(self, args.agent, [this](const caf::down_msg& x) { agent_lost(x); });
-  resizes = resize_judge{args.plan.resize};
-  if (hosts.is_open())
-    watch_hosts();
-  // A group that dies of a defect has its agents kill the ranks.
-  self->attach_functor([known = agents](const caf::error& reason) {
-    for (auto& [host, agent] : *known)
-      if (reason == caf::none)
-        caf::anon_send_exit(agent, caf::exit_reason::user_shutdown);
-      else if (says_unfinished(reason))
-        send_exit_anonymous(agent, reason);
-      else
-        caf::anon_send_exit(agent, caf::exit_reason::kill);
-  });
+  host_effects effects{
+    [this](const start_with_hosts& x) {
+      // An attempt that was stopped meanwhile needs no hosts.
+      if (gathering)
+        begin(*std::exchange(gathering, std::nullopt), x.hosts);
+    },
+    [this](const too_few_hosts& x) { give_up_gathering(x); },
+    [this](const host_lost& x, const std::string& why) { return lose(x, why); },
+  };
+  hosts.emplace(self, args, std::move(roster), std::move(effects));
 }
 
 worker_group_actor::behavior_type worker_group(worker_group_state::pointer self,
@@ -259,14 +284,14 @@ worker_group_actor::behavior_type worker_group(worker_group_state::pointer self,
     [&state](const stop_attempt& x) { state.stop(x); },
     [&state](const preempt_attempt& x) { state.preempt(x); },
     [&state](agent_hello& x, const caf::strong_actor_ptr& agent) {
-      return state.welcome(x, agent);
+      return state.hosts->welcome(x, agent);
     },
-    [&state](const host_checked& x) { return state.take_in(x); },
-    [&state](const host_tick& x) { return state.take_in(x); },
+    [&state](const host_checked& x) { return state.hosts->take_in(x); },
+    [&state](const host_tick& x) { return state.hosts->take_in(x); },
     [&state](const host_notice& x) { state.note_host(x); },
-    [&state](const agent_launched& x) { state.note_launch(x); },
-    [&state](const launcher_said& x) { state.note_launcher(x); },
-    [&state](const launcher_ended& x) { state.note_launcher(x); },
+    [&state](const agent_launched& x) { state.hosts->note_launch(x); },
+    [&state](const launcher_said& x) { state.hosts->note_launcher(x); },
+    [&state](const launcher_ended& x) { state.hosts->note_launcher(x); },
     [&state](const rank_launched& x) { state.launched(x); },
     [&state](const rank_launch_failed& x) { state.launch_failed(x); },
     [&state](rank_ready& x) { return state.ready(x); },
@@ -287,7 +312,7 @@ worker_group_actor::behavior_type worker_group(worker_group_state::pointer self,
       if (!state.attempt.current(x.attempt))
         return to_caf(state.attempt.too_late(x.attempt));
       // The ranks of the driver's host are not those of node 0 if it has none.
-      x.is_near = !state.is_elsewhere(x.rank);
+      x.is_near = !state.hosts->is_elsewhere(x.rank);
       return delegate(self, state.driver, std::move(x), std::move(box));
     },
     [&state](store_set& x) { return ask_store(state, x, &group_store::set); },

@@ -74,9 +74,9 @@ void worker_group_state::exited(const rank_exited& x) {
   a->exits.emplace(x.rank, self->clock().now());
   // Its spawner, which ends what ranks leave behind, is lost: a process with
   // the lock of the attempt may be left where the next one does not look.
-  if (x.cause.how == process_exit::kind::lost && is_elsewhere(x.rank)
+  if (x.cause.how == process_exit::kind::lost && hosts->is_elsewhere(x.rank)
       && args.abandon)
-    args.abandon(hosts.name(hosts.host_with(x.rank)));
+    args.abandon(hosts->name_of(x.rank));
   on_failure();
   check_over();
 }
@@ -103,29 +103,11 @@ void worker_group_state::disconnected(const rank_disconnected& x) {
   after(exit_patience, [this, look_for_it] { look({}, look_for_it); });
 }
 
-void worker_group_state::agent_lost(const caf::down_msg& x) {
-  auto reason = text_of(x.reason);
-  watched.erase(x.source);
-  introduced.erase(x.source);
-  std::erase_if(agents_without_place,
-                [&x](auto& agent) { return agent.address() == x.source; });
-  for (auto& [host, agent] : *agents) {
-    if (agent.address() != x.source)
-      continue;
-    // No other attempt can start without that of this host. It has killed its
-    // ranks.
-    if (host == 0)
-      self->quit(to_caf({ec::protocol, "the host agent is gone: " + reason}));
-    else
-      agent_gone(host, x.reason);
-    return;
-  }
-}
-
 bool worker_group_state::lose_ranks_of(std::size_t host,
                                        const std::string& why) {
-  auto first = hosts.at(host).first_rank;
-  auto end = first + hosts.at(host).ranks;
+  auto& its = hosts->roster().at(host);
+  auto first = its.first_rank;
+  auto end = first + its.ranks;
   auto has_failed = false;
   for (int rank = first; rank < end; ++rank) {
     if (!attempt || attempt->tracker.gone(rank))
@@ -151,6 +133,7 @@ bool worker_group_state::lose(int rank, std::string why) {
 
 void worker_group_state::leave(const caf::error& why) {
   leaving = true;
+  hosts->close();
   leaving_for = says_unfinished(why) ? why : caf::error{};
   if (!attempt)
     self->quit(leaving_for);
@@ -207,7 +190,7 @@ void worker_group_state::end_all(const error& reason,
   a.tracker.order_end();
   a.end_reason = reason;
   a.end_ordered = self->clock().now();
-  tell_hosts(end_ranks{a.number, reason});
+  hosts->tell(end_ranks{a.number, reason});
   // Later: agents look which of their ranks wait.
   a.store.close(reason);
   if (grace.count() == 0)
@@ -243,13 +226,13 @@ void worker_group_state::kill_ranks() {
 std::chrono::milliseconds worker_group_state::kill_limit(int rank) const {
   std::chrono::milliseconds limit = kill_patience;
   // A silent host counts as lost by then, and its ranks are not to blame.
-  if (is_elsewhere(rank))
-    limit = std::max(limit, hosts.loss_limit());
+  if (hosts->is_elsewhere(rank))
+    limit = std::max(limit, hosts->roster().loss_limit());
   return limit;
 }
 
 void worker_group_state::kill(int rank) {
-  send(self, agent_of(rank), kill_rank{attempt->number, rank});
+  send(self, hosts->agent_of(rank), kill_rank{attempt->number, rank});
   auto limit = kill_limit(rank);
   after(limit, [this, rank, limit] {
     if (attempt->tracker.gone(rank))
@@ -258,8 +241,8 @@ void worker_group_state::kill(int rank) {
       rank, concat("its process was still there ", duration_text(limit),
                    " after it was killed; it is left behind"));
     // The next attempt must not wait for it: no one kills it there.
-    if (is_elsewhere(rank) && args.abandon)
-      args.abandon(hosts.name(hosts.host_with(rank)));
+    if (hosts->is_elsewhere(rank) && args.abandon)
+      args.abandon(hosts->name_of(rank));
     on_failure();
     check_over();
   });
@@ -281,8 +264,8 @@ worker_group_state::failed_ranks() const {
     auto exit = attempt->exits.find(rank);
     auto exited =
       exit != attempt->exits.end() ? std::optional{exit->second} : std::nullopt;
-    result.push_back({hosts.host_with(rank), failure.kind, failure.code, ended,
-                      exited, attempt->end_ordered});
+    result.push_back({hosts->roster().host_with(rank), failure.kind,
+                      failure.code, ended, exited, attempt->end_ordered});
   }
   return result;
 }
@@ -308,18 +291,12 @@ std::string worker_group_state::leave_hosts_out(bool have_begun) {
   auto& failures = a.tracker.failures();
   std::set<std::size_t> failed;
   for (auto& [rank, failure] : failures)
-    failed.insert(hosts.host_with(rank));
-  auto now = self->clock().now();
-  auto decisions = have_begun
-                     ? hosts.loops_failed(std::move(failed), a.begun, now)
-                     : hosts.start_failed(std::move(failed), a.begun, now);
-  carry_out(decisions);
+    failed.insert(hosts->roster().host_with(rank));
+  auto names =
+    hosts->leave_out(std::move(failed), a.number, a.begun, have_begun);
   // Until an attempt has come up, the program may be the cause.
-  if (decisions.empty() || !has_come_up)
+  if (names.empty() || !has_come_up)
     return {};
-  auto names = joined(decisions, ", ", [this](const host_decision& x) {
-    return hosts.name(std::get<host_left_out>(x).host);
-  });
   return concat("ranks ",
                 have_begun ? "failed before a report" : "could not start",
                 " on ", names, ": ", failures_text(failures));
@@ -329,15 +306,14 @@ void worker_group_state::check_over() {
   if (!attempt || !attempt->tracker.all_gone())
     return;
   auto& a = *attempt;
-  tell_hosts(attempt_over{a.number});
+  hosts->tell(attempt_over{a.number});
   a.store.close({ec::stopped, "the attempt is over"});
   if (a.tracker.failed() || !a.tracker.left_behind().empty())
     send(self, driver, how_it_failed());
   else
     send(self, driver, how_it_ended());
   attempt.reset();
-  // Hosts that were about to leave are let go.
-  carry_out(hosts.attempt_ended(self->clock().now()));
+  hosts->end_attempt();
   if (leaving)
     self->quit(leaving_for);
 }

@@ -70,13 +70,13 @@ void worker_group_state::answered(reports_answered x) {
   if (!x.reason)
     x.answer.stop = notice_for(x.answer.index, x.answer.checkpoint.has_value());
   if (!x.reason)
-    hosts.progressed();
-  tell_hosts(std::move(x));
+    hosts->progressed();
+  hosts->tell(std::move(x));
 }
 
 std::optional<stop_notice> worker_group_state::notice_for(std::uint64_t index,
                                                           bool has_checkpoint) {
-  if (auto why = resizes.reported(has_checkpoint))
+  if (auto why = hosts->resize_reason(has_checkpoint))
     attempt->leaves.continue_later(std::move(*why));
   auto notice = attempt->leaves.notice_for(index);
   if (!notice)
@@ -100,13 +100,13 @@ void worker_group_state::join(host_call& call, join_barrier& x) {
 }
 
 void worker_group_state::release(barrier_release x) {
-  tell_hosts(barrier_answered{
+  hosts->tell(barrier_answered{
     attempt->number, {std::move(x.payload)}, std::move(x.refusal)});
 }
 
 // To blame is the loop that returned early, not the rank that waits for it.
 void worker_group_state::on_misuse(call_refused x) {
-  send(self, agent_of(x.rank), x);
+  send(self, hosts->agent_of(x.rank), x);
   auto blamed = x.reason.code == ec::rank_failed ? attempt->meetings.ended()
                                                  : std::vector{x.rank};
   for (auto rank : blamed)

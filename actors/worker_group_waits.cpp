@@ -48,7 +48,7 @@ void worker_group_state::look(const std::vector<int>& examined,
                               std::function<void()> f) {
   auto vitals = !examined.empty();
   ask_each<host_snapshots>(
-    self, agents_of_ranks(), look_at_ranks{attempt->number, examined},
+    self, hosts->agents_of_ranks(), look_at_ranks{attempt->number, examined},
     [this, vitals](host_snapshots& x) {
       if (attempt.is(x.attempt))
         attempt->monitor.learn(x.ranks, vitals);
@@ -136,7 +136,7 @@ void worker_group_state::show_stacks_of(
   }
   auto shown = std::make_shared<std::vector<int>>();
   ask_each<stacks_shown>(
-    self, agents_of_ranks(), show_stacks{attempt->number, ranks},
+    self, hosts->agents_of_ranks(), show_stacks{attempt->number, ranks},
     [shown](const stacks_shown& x) {
       shown->insert(shown->end(), x.ranks.begin(), x.ranks.end());
     },

@@ -33,7 +33,7 @@ TEST_F(joining_host_test, a_notice_lets_all_ranks_save_first) {
   EXPECT_FALSE(record->ended[0].stopped);
   EXPECT_NE(record->ended[0].left_for, "");
   // Its agent is let go, and the next attempt waits for another one.
-  EXPECT_FALSE(state().agents->contains(1));
+  EXPECT_FALSE(state().hosts->agent_at(1));
   send_anonymous(ranks.group, start_attempt{4, {}, 2}, driver);
   system.settle();
   EXPECT_EQ(ranks.launcher->launched.size(), 1u);
@@ -149,7 +149,7 @@ TEST_F(joining_host_test, a_notice_of_an_agent_that_was_replaced_is_dropped) {
   join(1);
   send_anonymous(ranks.group, host_notice{1, 7, "SIGTERM", -1});
   system.settle();
-  EXPECT_TRUE(state().agents->contains(1));
+  EXPECT_TRUE(state().hosts->agent_at(1));
   EXPECT_THAT(notes, Not(HasSubstr("about to leave")));
 }
 

@@ -145,22 +145,19 @@ void group_hosts::agent_lost(const caf::down_msg& x) {
     return;
   // No other attempt can start without that of this host. It has killed its
   // ranks.
-  if (*host == 0)
+  if (*host == 0) {
     self_->quit(
       to_caf({ec::protocol, "the host agent is gone: " + text_of(x.reason)}));
-  else
-    agent_gone(*host, x.reason);
-}
-
-void group_hosts::agent_gone(std::size_t host, const caf::error& reason) {
+    return;
+  }
   std::string why = "the connection to its agent ended";
-  if (reason != caf::exit_reason::remote_link_unreachable)
-    why += " (" + text_of(reason) + ')';
-  agents_.drop(host);
-  auto incarnation = roster_.at(host).incarnation;
+  if (x.reason != caf::exit_reason::remote_link_unreachable)
+    why += " (" + text_of(x.reason) + ')';
+  agents_.drop(*host);
+  auto incarnation = roster_.at(*host).incarnation;
   if (!incarnation)
     return;
-  auto decisions = roster_.gone(host, *incarnation, std::move(why), now());
+  auto decisions = roster_.gone(*host, *incarnation, std::move(why), now());
   if (decisions.empty()) // It was not here yet.
     agents_.offer_places();
   carry_out(decisions);

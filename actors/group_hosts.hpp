@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -41,6 +42,9 @@ struct host_effects {
 class group_hosts {
 public:
   using time_point = host_roster::time_point;
+
+  /// How long a host may take to say what its ranks show.
+  static constexpr auto look_patience = std::chrono::seconds{5};
 
   /// Of the worker group *self*. *args* must outlive this.
   group_hosts(worker_group_actor::pointer self, const worker_group_args& args,
@@ -104,10 +108,8 @@ public:
   host_agent_actor agent_of(int rank) const {
     return agents_.at(roster_.host_with(rank));
   }
-  /// The agents of hosts with ranks, that of the driver's host last. A spare
-  /// host that is frozen delays no answer.
-  std::vector<host_agent_actor> agents_of_ranks() const;
-  /// Sends *x* to them. On every report's way: makes no list of them.
+  /// Sends *x* to the agents of hosts with ranks, to that of the driver's host
+  /// last. On every report's way: makes no list of them.
   template <class Message>
   void tell(Message x) {
     for (auto& [host, agent] : agents_.by_host())
@@ -116,18 +118,40 @@ public:
     if (has_ranks(0))
       send(self_, agents_.at(0), std::move(x));
   }
+  /// Asks the same agents. Calls *learn* with each answer, and *done* once each
+  /// has answered, or has not for `look_patience`: at once if there are none. A
+  /// spare host that is frozen delays nothing.
+  template <class Answer, class Question, class Learn>
+  void ask(const Question& question, Learn learn, std::function<void()> done) {
+    auto agents = agents_of_ranks();
+    if (agents.empty())
+      return done();
+    auto one_less = [left = std::make_shared<std::size_t>(agents.size()),
+                     done = std::move(done)] {
+      if (--*left == 0)
+        done();
+    };
+    for (auto& agent : agents)
+      request(self_, agent, look_patience, question)
+        .then(
+          [learn, one_less](Answer& x) {
+            learn(x);
+            one_less();
+          },
+          [one_less](const caf::error&) { one_less(); });
+  }
   /// The token that ranks join the attempt with; 0: there is none.
   std::uint64_t token() const { return args_.token ? args_.token() : 0; }
   /// Shows a line about hosts.
   void note(std::string text) const;
 
 private:
+  std::vector<host_agent_actor> agents_of_ranks() const;
   time_point now() const { return self_->clock().now(); }
   void journal(std::string_view kind, metrics fields) const;
-  /// An agent is gone, and its ranks with it. The group ends with the only one.
+  /// An agent is gone, and its ranks with it. The group ends with that of the
+  /// driver's host.
   void agent_lost(const caf::down_msg& x);
-  /// The agent of another host is gone.
-  void agent_gone(std::size_t host, const caf::error& reason);
   /// Looks once a second which hosts are silent, whom to launch again, and
   /// whether the attempt that waits for hosts may start.
   void watch();

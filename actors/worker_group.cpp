@@ -1,7 +1,7 @@
 #include "troupe/actors/worker_group.hpp"
 
+#include <algorithm>
 #include <chrono>
-#include <optional>
 #include <utility>
 
 #include "troupe/actors/compat/messaging.hpp"
@@ -17,6 +17,42 @@ namespace {
 /// limit on waits leaves no time for that.
 constexpr auto least_limit = std::chrono::seconds{2};
 
+/// What *rank* of *host* learns about itself.
+rank_facts facts_of(const group_attempt& attempt, const group_plan& plan,
+                    const host_roster& roster, std::size_t host, int rank) {
+  auto& its = roster.at(host);
+  rank_facts x;
+  x.run_name = plan.run_name;
+  x.run_id = plan.run_id;
+  x.run_path = plan.run_path;
+  x.run_inode = plan.run_inode;
+  x.attempt = attempt.number;
+  x.rank = rank;
+  x.world_size = attempt.world_size();
+  x.local_rank = rank - its.first_rank;
+  x.local_world_size = its.ranks;
+  x.node_rank = roster.node_rank(host);
+  if (roster.is_open()) {
+    x.host = its.name;
+    x.host_address = its.address;
+    x.lost_after_ms = roster.lost_after().count();
+  }
+  x.in_process = plan.in_process;
+  x.gpus = plan.gpus_of(host, static_cast<std::size_t>(x.local_rank));
+  x.first_report = attempt.first_report;
+  return x;
+}
+
+/// By rank, whether it has a GPU.
+std::vector<bool> have_gpus(const group_plan& plan, const host_roster& roster) {
+  std::vector<bool> result;
+  for (std::size_t host = 0; host < roster.all().size(); ++host)
+    for (int local = 0; local < roster.at(host).ranks; ++local)
+      result.push_back(
+        !plan.gpus_of(host, static_cast<std::size_t>(local)).empty());
+  return result;
+}
+
 /// What the store of the attempt of *x* answers, or that the attempt is over.
 template <class Answer, class Message>
 Answer ask_store(worker_group_state& state, Message& x,
@@ -27,17 +63,6 @@ Answer ask_store(worker_group_state& state, Message& x,
 }
 
 } // namespace
-
-worker_group_state::attempt_state::attempt_state(
-  worker_group_actor::pointer self, const start_attempt& x,
-  const group_plan& plan, std::vector<bool> have_gpus)
-  : first_report(x.first_report), resume(x.resume),
-    tracker(static_cast<int>(have_gpus.size())),
-    meetings(tracker.world_size(), x.first_report), store(self),
-    monitor(std::move(have_gpus),
-            {plan.report_timeout, plan.hang_timeout, plan.in_process}),
-    excuses(plan.world.is_elastic()),
-    causes({plan.exit_timeout, plan.stop_timeout, plan.in_process}) {}
 
 // -- start of an attempt
 
@@ -56,25 +81,23 @@ void worker_group_state::begin(const start_attempt& x,
                                const std::vector<std::size_t>& chosen) {
   has_begun = true;
   hosts->begin_attempt(chosen);
-  std::vector<bool> have_gpus;
-  for (int rank = 0; rank < hosts->roster().world_size(); ++rank)
-    have_gpus.push_back(!gpus_of(rank).empty());
-  attempt.begin(x.attempt, self, x, args.plan, std::move(have_gpus));
-  attempt->begun = self->clock().now();
-  for (std::size_t i = 0; i < hosts->roster().all().size(); ++i)
+  auto& roster = hosts->roster();
+  attempt.begin(x.attempt, self, x, args.plan, have_gpus(args.plan, roster));
+  attempt->begun = now();
+  for (std::size_t i = 0; i < roster.all().size(); ++i)
     if (hosts->has_ranks(i))
       start_on(i);
   watch_start();
 }
 
-void worker_group_state::give_up_gathering(const too_few_hosts& x) {
+void worker_group_state::give_up(const too_few_hosts& x) {
   if (!gathering)
     return;
   attempt_failed failed{gathering->attempt};
   failed.reason = x.reason;
   failed.is_final = true;
   gathering.reset();
-  send(self, driver, std::move(failed));
+  tell_driver(std::move(failed));
 }
 
 void worker_group_state::start_on(std::size_t host) {
@@ -87,36 +110,22 @@ void worker_group_state::start_on(std::size_t host) {
                     hosts->token(),
                     args.plan.environment,
                     args.plan.credentials};
-  auto& its = hosts->roster().at(host);
+  auto& roster = hosts->roster();
+  auto& its = roster.at(host);
   auto first = its.first_rank;
   auto end = first + its.ranks;
   for (int rank = first; rank < end; ++rank)
-    order.ranks.push_back(facts_of(host, rank));
+    order.ranks.push_back(facts_of(*attempt, args.plan, roster, host, rank));
   auto failed = [this, first, end,
                  number = attempt->number](const caf::error& why) {
     if (!is_ours(why))
       return; // The agent is gone, which the group learns next.
     for (int rank = first; rank < end; ++rank)
-      launch_failed({number, rank, from_caf(why)});
+      ending.launch_failed({number, rank, from_caf(why)});
   };
   request(self, hosts->agent_at(host), caf::infinite, std::move(order),
           worker_group_actor{self})
     .then([] {}, failed);
-}
-
-void worker_group_state::after(std::chrono::milliseconds limit,
-                               std::function<void()> f, bool again) {
-  auto due = args.now() + limit;
-  self->run_delayed(limit, [this, limit, due, again, f = std::move(f),
-                            number = attempt->number]() mutable {
-    if (!attempt.is(number))
-      return;
-    // Messages that ranks sent while the driver was stopped come after this.
-    if (again && stood_still(args.now() - due, limit.zero()))
-      after(limit, std::move(f), false);
-    else
-      f();
-  });
 }
 
 void worker_group_state::watch_start() {
@@ -130,41 +139,8 @@ void worker_group_state::watch_start() {
                 ? concat("was not started within ", limit,
                          ": its spawner did not answer")
                 : concat("was not up ", limit, " after its launch"));
-    on_failure();
+    ending.on_failure();
   });
-}
-
-rank_facts worker_group_state::facts_of(std::size_t host, int rank) const {
-  auto& plan = args.plan;
-  auto& roster = hosts->roster();
-  auto& its = roster.at(host);
-  rank_facts x;
-  x.run_name = plan.run_name;
-  x.run_id = plan.run_id;
-  x.run_path = plan.run_path;
-  x.run_inode = plan.run_inode;
-  x.attempt = attempt->number;
-  x.rank = rank;
-  x.world_size = attempt->world_size();
-  x.local_rank = rank - its.first_rank;
-  x.local_world_size = its.ranks;
-  x.node_rank = roster.node_rank(host);
-  if (roster.is_open()) {
-    x.host = its.name;
-    x.host_address = its.address;
-    x.lost_after_ms = roster.lost_after().count();
-  }
-  x.in_process = plan.in_process;
-  x.gpus = gpus_of(rank);
-  x.first_report = attempt->first_report;
-  return x;
-}
-
-std::vector<int> worker_group_state::gpus_of(int rank) const {
-  auto& roster = hosts->roster();
-  auto host = roster.host_with(rank);
-  auto local = static_cast<std::size_t>(rank - roster.at(host).first_rank);
-  return args.plan.gpus_of(host, local);
 }
 
 void worker_group_state::launched(const rank_launched& x) {
@@ -173,16 +149,7 @@ void worker_group_state::launched(const rank_launched& x) {
     return;
   a->tracker.launched(x.rank, x.pid);
   if (a->tracker.end_ordered())
-    kill(x.rank);
-}
-
-void worker_group_state::launch_failed(const rank_launch_failed& x) {
-  auto a = attempt.current(x.attempt);
-  if (!a || !a->tracker.knows(x.rank))
-    return;
-  a->tracker.launch_failed(x.rank, x.reason);
-  on_failure();
-  check_over();
+    ending.kill(x.rank);
 }
 
 caf::result<void> worker_group_state::ready(rank_ready& x) {
@@ -195,10 +162,20 @@ caf::result<void> worker_group_state::ready(rank_ready& x) {
   if (a->started || !a->tracker.all_ready())
     return caf::unit;
   a->started = has_come_up = true;
-  send(self, driver, attempt_started{a->number, a->world_size()});
+  tell_driver(attempt_started{a->number, a->world_size()});
   a->monitor.begin(args.now());
-  watch_ranks();
+  waits.watch_ranks();
   return caf::unit;
+}
+
+void worker_group_state::stop(const stop_attempt& x) {
+  gathering.reset();
+  ending.stop(x);
+}
+
+void worker_group_state::preempt(const preempt_attempt& x) {
+  if (auto a = attempt.current(x.attempt))
+    a->leaves.preempt(x.reason, now_ms() + x.grace_ms);
 }
 
 // -- hosts that leave
@@ -212,7 +189,7 @@ void worker_group_state::note_host(const host_notice& x) {
   hosts->note(why);
   if (args.leaves_as_one && !roster.at(x.node_rank).is_guest) {
     if (driver)
-      send(self, driver, preempt_run{std::move(why), x.grace_ms});
+      tell_driver(preempt_run{std::move(why), x.grace_ms});
     return;
   }
   auto grace = x.grace_ms < 0 ? args.plan.stop_grace
@@ -238,7 +215,7 @@ void worker_group_state::let_leave(std::string why,
     if (attempt->tracker.end_ordered())
       return;
     if (auto why = attempt->leaves.time_is_over(end))
-      end_all({ec::stopped, std::move(*why)}, args.plan.stop_timeout);
+      ending.end_all({ec::stopped, std::move(*why)}, args.plan.stop_timeout);
   });
 }
 
@@ -250,7 +227,7 @@ bool worker_group_state::lose(const host_lost& x, const std::string& why) {
     args.abandon(hosts->roster().name(x.host));
   if (attempt)
     attempt->excuses.lost(x, why, had_ranks);
-  return lose_ranks_of(x.host, why);
+  return ending.lose_ranks_of(x.host, why);
 }
 
 // -- the actor
@@ -266,7 +243,7 @@ void worker_group_state::set_up(pointer own, worker_group_args given,
       if (gathering)
         begin(*std::exchange(gathering, std::nullopt), x.hosts);
     },
-    [this](const too_few_hosts& x) { give_up_gathering(x); },
+    [this](const too_few_hosts& x) { give_up(x); },
     [this](const host_lost& x, const std::string& why) { return lose(x, why); },
   };
   hosts.emplace(self, args, std::move(roster), std::move(effects));
@@ -293,12 +270,12 @@ worker_group_actor::behavior_type worker_group(worker_group_state::pointer self,
     [&state](const launcher_said& x) { state.hosts->note_launcher(x); },
     [&state](const launcher_ended& x) { state.hosts->note_launcher(x); },
     [&state](const rank_launched& x) { state.launched(x); },
-    [&state](const rank_launch_failed& x) { state.launch_failed(x); },
+    [&state](const rank_launch_failed& x) { state.ending.launch_failed(x); },
     [&state](rank_ready& x) { return state.ready(x); },
-    [&state](host_calls& x) { state.take(x); },
-    [&state](rank_loop_ended& x) { state.end_loop(x); },
-    [&state](const rank_disconnected& x) { state.disconnected(x); },
-    [&state](const rank_exited& x) { state.exited(x); },
+    [&state](host_calls& x) { state.calls.take(x); },
+    [&state](rank_loop_ended& x) { state.ending.loop_ended(x); },
+    [&state](const rank_disconnected& x) { state.ending.disconnected(x); },
+    [&state](const rank_exited& x) { state.ending.exited(x); },
     [&state, self](log_event& x) -> caf::result<void> {
       if (!state.attempt.current(x.attempt))
         return to_caf(state.attempt.too_late(x.attempt));
@@ -339,7 +316,7 @@ worker_group_actor::behavior_type worker_group(worker_group_state::pointer self,
     },
   };
   return with_exit_handler(
-    self, [&state](const caf::error& why) { state.leave(why); },
+    self, [&state](const caf::error& why) { state.ending.leave(why); },
     std::move(behavior));
 }
 

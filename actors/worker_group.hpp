@@ -18,8 +18,10 @@
 
 namespace troupe::internal {
 
-/// What the WORKER GROUP remembers between messages: what its parts share, and
-/// whether an attempt waits for hosts. Starts attempts itself.
+/// What the WORKER GROUP remembers between messages: its hosts, its driver and
+/// the attempt under way, which its parts share (`group_core`), and whether an
+/// attempt waits for hosts. It starts attempts, and lets ranks leave in time
+/// for what is to come; its parts do the rest.
 struct worker_group_state : group_core {
   static inline constexpr auto name = "worker-group";
 
@@ -52,11 +54,11 @@ struct worker_group_state : group_core {
   /// that.
   bool lose(const host_lost& x, const std::string& why);
 
-  std::optional<start_attempt> gathering; ///< It waits for hosts.
-  bool has_begun = false;                 ///< An attempt.
-  group_ending ending{*this};
-  group_waits waits{*this, ending};
-  group_calls calls{*this, ending, waits};
+  std::optional<start_attempt> gathering;  ///< It waits for hosts.
+  bool has_begun = false;                  ///< An attempt.
+  group_ending ending{*this};              ///< Of ranks, and of the attempt.
+  group_waits waits{*this, ending};        ///< Of ranks for each other.
+  group_calls calls{*this, ending, waits}; ///< Reports and barriers.
 };
 
 /// Behavior of the WORKER GROUP actor; *hosts* as the run begins. An exit

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "troupe/actors/protocol/interfaces.hpp"
-#include "troupe/actors/worker_group.hpp"
+#include "troupe/actors/worker_group_args.hpp"
 #include "troupe/runtime/hosts/host_plan.hpp"
 
 namespace troupe::internal {

@@ -9,12 +9,13 @@
 #include <caf/actor_system.hpp>
 
 #include "troupe/actors/callback_chain.hpp"
-#include "troupe/actors/worker_group.hpp"
+#include "troupe/actors/worker_group_args.hpp"
 #include "troupe/runtime/store/attempt_start.hpp"
 #include "troupe/trainers/run_parts.hpp"
 
 namespace troupe::internal {
 
+class host_roster;
 class spawner_connection;
 struct driver_args;
 struct driver_start;

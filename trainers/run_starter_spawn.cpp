@@ -12,6 +12,7 @@
 #include "troupe/actors/host_agent.hpp"
 #include "troupe/actors/process_launcher.hpp"
 #include "troupe/actors/transport/network_thread.hpp"
+#include "troupe/actors/worker_group.hpp"
 #include "troupe/runtime/config/rank_shares.hpp"
 #include "troupe/runtime/hosts/host_plan.hpp"
 #include "troupe/runtime/hosts/host_roster.hpp"

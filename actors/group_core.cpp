@@ -41,7 +41,7 @@ void group_core::look(const std::vector<int>& examined,
   auto vitals = !examined.empty();
   hosts->ask<host_snapshots>(
     look_at_ranks{attempt->number, examined},
-    [this, vitals](host_snapshots& x) {
+    [this, vitals](const host_snapshots& x) {
       if (attempt.is(x.attempt))
         attempt->monitor.learn(x.ranks, vitals);
     },

@@ -26,7 +26,7 @@ constexpr auto kill_patience = std::chrono::seconds{10};
 
 // -- the end of a rank
 
-void group_ending::loop_ended(rank_loop_ended& x) {
+void group_ending::loop_ended(const rank_loop_ended& x) {
   auto a = group_.attempt.current(x.attempt);
   auto& loop = x.loop;
   if (!a || !a->tracker.knows(loop.rank))

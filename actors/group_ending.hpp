@@ -20,7 +20,7 @@ public:
 
   // -- the end of a rank
 
-  void loop_ended(rank_loop_ended& x);
+  void loop_ended(const rank_loop_ended& x);
   void launch_failed(const rank_launch_failed& x);
   void exited(const rank_exited& x);
   void disconnected(const rank_disconnected& x);

@@ -273,7 +273,7 @@ worker_group_actor::behavior_type worker_group(worker_group_state::pointer self,
     [&state](const rank_launch_failed& x) { state.ending.launch_failed(x); },
     [&state](rank_ready& x) { return state.ready(x); },
     [&state](host_calls& x) { state.calls.take(x); },
-    [&state](rank_loop_ended& x) { state.ending.loop_ended(x); },
+    [&state](const rank_loop_ended& x) { state.ending.loop_ended(x); },
     [&state](const rank_disconnected& x) { state.ending.disconnected(x); },
     [&state](const rank_exited& x) { state.ending.exited(x); },
     [&state, self](log_event& x) -> caf::result<void> {

@@ -27,7 +27,8 @@ attempt_monitor::attempt_monitor(std::vector<bool> have_gpus, limits x)
 
 // -- what ranks show
 
-void attempt_monitor::learn(std::vector<rank_snapshot>& ranks, bool examined) {
+void attempt_monitor::learn(const std::vector<rank_snapshot>& ranks,
+                            bool examined) {
   for (auto& shown : ranks) {
     if (!knows(shown.rank))
       continue;
@@ -35,20 +36,23 @@ void attempt_monitor::learn(std::vector<rank_snapshot>& ranks, bool examined) {
     if (examined)
       known.vitals = shown.vitals;
     else
-      known = std::move(shown);
+      known = shown;
   }
 }
 
-void attempt_monitor::loop_ended(int rank, std::vector<rank_snapshot>& ranks,
+void attempt_monitor::loop_ended(int rank,
+                                 const std::vector<rank_snapshot>& ranks,
                                  time_point now) {
   for (auto& shown : ranks) {
     if (!knows(shown.rank))
       continue;
     // How their processes are is known from the last look.
     auto& known = seen_[static_cast<std::size_t>(shown.rank)];
-    shown.is_stopped = known.is_stopped;
-    shown.has_ended = known.has_ended;
-    known = std::move(shown);
+    auto is_stopped = known.is_stopped;
+    auto has_ended = known.has_ended;
+    known = shown;
+    known.is_stopped = is_stopped;
+    known.has_ended = has_ended;
   }
   loops_[static_cast<std::size_t>(rank)].ended = now;
 }

@@ -44,11 +44,12 @@ public:
 
   /// A host has shown its *ranks*. If some of them were *examined*, only the
   /// vitals count: all else that waits are judged by is of one look.
-  void learn(std::vector<rank_snapshot>& ranks, bool examined);
+  void learn(const std::vector<rank_snapshot>& ranks, bool examined);
 
   /// The loop of *rank* has ended; *ranks* are those of its host at that
   /// moment.
-  void loop_ended(int rank, std::vector<rank_snapshot>& ranks, time_point now);
+  void loop_ended(int rank, const std::vector<rank_snapshot>& ranks,
+                  time_point now);
 
   /// *rank* comes with a report, and has waited in collectives for *ticks*.
   void waited(int rank, std::int64_t ticks) {

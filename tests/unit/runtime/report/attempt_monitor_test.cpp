@@ -19,8 +19,7 @@ protected:
   /// A look finds *rank* as *shown*.
   void show(int rank, rank_snapshot shown, bool examined = false) {
     shown.rank = rank;
-    std::vector<rank_snapshot> ranks{std::move(shown)};
-    monitor.learn(ranks, examined);
+    monitor.learn({shown}, examined);
   }
 
   /// *rank* blocks in its first report.

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
@@ -18,7 +19,8 @@ struct torch_data_plane {
   c10::intrusive_ptr<c10d::ProcessGroup> group; ///< nullptr with one rank.
   at::Device device{at::kCPU};
   int loops = 0; ///< Fits of `epoch_loop`s so far, without those inside others.
-  bool is_fitting = false; ///< One is under way.
+  std::vector<int> failed_loops; ///< The numbers of those that threw.
+  bool is_fitting = false;       ///< One is under way.
 };
 
 /// The data plane of *context*. Throws `train_error` in a loop that was not

@@ -105,7 +105,6 @@ void epoch_loop::fit_feeds(std::shared_ptr<loop_module> module,
   auto plane = data_plane(context_);
   auto is_inner = std::exchange(plane->is_fitting, true);
   number_ = is_inner ? -1 : plane->loops++;
-  has_saved_ = false;
   module_ = std::move(module);
   optimizer_ = {};
   log_ = {};
@@ -123,11 +122,11 @@ void epoch_loop::fit_feeds(std::shared_ptr<loop_module> module,
   try {
     run(train, options_.limit_val_batches == 0 ? nullptr : validation);
   } catch (...) {
-    // The next one may be what the train function tries instead.
-    if (!is_inner && !has_saved_)
-      plane->loops = number_;
     call_on_exception(std::current_exception());
     leave();
+    // The next one may be what the train function tries instead.
+    if (!is_inner)
+      plane->failed_loops.push_back(number_);
     throw;
   }
   leave();
@@ -137,7 +136,8 @@ void epoch_loop::run(batch_feed& train, batch_feed* validation) {
   prepare(train, validation);
   resume_point from;
   if (options_.resume && number_ >= 0)
-    from = find_resume_point(context_, number_);
+    from =
+      find_resume_point(context_, number_, data_plane(context_)->failed_loops);
   std::optional<loop_progress> saved;
   rank_progress mine;
   if (!from.folder.empty())

@@ -94,8 +94,9 @@ public:
   /// batches. One without `size()`, such as a stream, allows no
   /// `accumulate_grad_batches`. Resumes from the checkpoint of
   /// `train_report_callback` (see `loop_options::resume`) as if there had been
-  /// no break. Trains no epoch if a later fit of the run has saved one. Throws
-  /// what steps and hooks throw, and `train_error` for what cannot work.
+  /// no break. Trains no epoch if a later fit of the run has saved one, unless
+  /// the later one was tried because this one had thrown. Throws what steps and
+  /// hooks throw, and `train_error` for what cannot work.
   template <class Module, class Train>
   void fit(std::shared_ptr<Module> module, Train&& train) {
     internal::train_feed<Module, Train> feed{module,
@@ -214,7 +215,6 @@ private:
   bool sanity_checking_ = false;
   bool stopping_ = false;
   bool epoch_is_over_ = false;
-  bool has_saved_ = false; // a checkpoint
 };
 
 } // namespace troupe

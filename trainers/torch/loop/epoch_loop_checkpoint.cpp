@@ -154,7 +154,6 @@ void epoch_loop::save_checkpoint(const fs::path& folder) {
     throw_invalid_argument(
       "save_checkpoint() is called in the middle of an epoch, from where "
       "no loop can resume");
-  has_saved_ = true;
   loop_progress x{.loop = number_,
                   .finished_epochs = epoch_ + 1,
                   .global_step = global_step_,
@@ -163,7 +162,8 @@ void epoch_loop::save_checkpoint(const fs::path& folder) {
                   .added = {},
                   .optimizer = optimizer_.state(),
                   .first_lr = optimizer_.first_lr(),
-                  .own_lr = optimizer_.own_lr()};
+                  .own_lr = optimizer_.own_lr(),
+                  .failed = data_plane(context_)->failed_loops};
   for (auto& callback : active_)
     if (auto state = callback->state_dict(); !state.empty())
       if (auto key = callback->state_key();

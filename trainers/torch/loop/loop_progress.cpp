@@ -1,5 +1,6 @@
 #include "troupe/trainers/torch/loop/loop_progress.hpp"
 
+#include <algorithm>
 #include <mutex>
 #include <vector>
 
@@ -52,7 +53,8 @@ namespace json {
 
 template <class Fields>
 void fields_of(Fields& f, loop_progress& x) {
-  f.format(1).added("loop", x.loop)("finished_epochs", x.finished_epochs);
+  f.format(1).added("loop", x.loop).added("failed", x.failed);
+  f("finished_epochs", x.finished_epochs);
   f("global_step", x.global_step)("stopping", x.stopping);
   f.added("first_lr", x.first_lr).added("own_lr", x.own_lr);
   f("added", x.added.values)("callbacks", x.callbacks);
@@ -97,10 +99,14 @@ std::optional<loop_progress> read_text(const fs::path& folder) {
     }));
 }
 
-/// Which fit saved *folder*; nothing if none did.
-std::optional<int> loop_of(const fs::path& folder) {
-  auto text = read_text(folder);
-  return text ? std::optional{text->loop} : std::nullopt;
+/// Whether fit number *loop*, before which *failed* threw, or a later one of
+/// the same course of the train function has saved *x*. A fit that had failed
+/// by then is not over: what came after it took its place.
+bool is_of_same_course(const loop_progress& x, int loop,
+                       const std::vector<int>& failed) {
+  auto later = std::ranges::upper_bound(x.failed, loop);
+  return x.loop >= loop
+         && std::equal(x.failed.begin(), later, failed.begin(), failed.end());
 }
 
 /// Warns of a first fit that begins, although an earlier attempt has saved
@@ -118,22 +124,27 @@ void warn_of_another_kind(const checkpoint& last, train_context& context) {
 
 /// Finds what `find_resume_point` returns in a run whose last checkpoint is
 /// *last*.
-resume_point newest_of(int loop, const checkpoint& last,
-                       train_context& context) {
-  if (loop_of(last.path()) == loop)
+resume_point newest_of(int loop, const std::vector<int>& failed,
+                       const checkpoint& last, train_context& context) {
+  auto newest = read_text(last.path());
+  if (newest && newest->loop == loop
+      && is_of_same_course(*newest, loop, failed))
     return {last.path().string(), false};
   resume_point result;
+  auto has_trained = newest.has_value();
   auto all = context.all_reported_checkpoints();
   for (auto x = all.rbegin(); x != all.rend(); ++x) {
-    auto found = loop_of(x->data.path());
-    if (found == loop) {
+    auto found = read_text(x->data.path());
+    has_trained = has_trained || found;
+    if (!found || !is_of_same_course(*found, loop, failed))
+      continue;
+    if (found->loop == loop) {
       result.folder = x->data.path().string();
       break;
     }
-    if (found > loop)
-      result.is_over = true;
+    result.is_over = true;
   }
-  if (loop == 0 && result.folder.empty() && !result.is_over)
+  if (loop == 0 && !has_trained)
     warn_of_another_kind(last, context);
   return result;
 }
@@ -188,10 +199,11 @@ std::optional<loop_progress> read_progress(const fs::path& folder) {
   return result;
 }
 
-resume_point find_resume_point(train_context& context, int loop) {
+resume_point find_resume_point(train_context& context, int loop,
+                               const std::vector<int>& failed) {
   resume_point result;
   if (context.rank() == 0 && context.checkpoint())
-    result = newest_of(loop, *context.checkpoint(), context);
+    result = newest_of(loop, failed, *context.checkpoint(), context);
   return context.broadcast_from_rank_zero(result);
 }
 

@@ -42,6 +42,9 @@ struct loop_progress {
   /// See `loop_optimizer`. Empty: written by a version that did not save it.
   std::vector<double> first_lr = {};
   std::vector<double> own_lr = {};
+  /// The fits before it that threw, in order. Empty, too: written by a version
+  /// that did not save them.
+  std::vector<int> failed = {};
 };
 
 /// What each rank saves for itself: `rank_<rank>.safetensors`.
@@ -64,7 +67,7 @@ std::optional<loop_progress> read_progress(const fs::path& folder);
 /// Where a fit resumes.
 struct resume_point {
   std::string folder;   ///< Its newest checkpoint; empty: there is none.
-  bool is_over = false; ///< A later fit of the run has saved one, too.
+  bool is_over = false; ///< A later fit has saved one, after this one's end.
 
   template <class Archive>
   void serialize(Archive& ar) {
@@ -72,10 +75,13 @@ struct resume_point {
   }
 };
 
-/// Where fit number *loop* of the train function resumes: each from a
-/// checkpoint of its own, whatever else was saved after it. A collective; rank
-/// 0 looks. Throws as `read_progress`.
-resume_point find_resume_point(train_context& context, int loop);
+/// Where fit number *loop* of the train function resumes, before which those
+/// of *failed* threw in this attempt: each from a checkpoint of its own,
+/// whatever else was saved after it. Checkpoints that were saved after others
+/// had failed do not count: their numbers may be those of other fits. A
+/// collective; rank 0 looks. Throws as `read_progress`.
+resume_point find_resume_point(train_context& context, int loop,
+                               const std::vector<int>& failed);
 
 void write_rank_progress(const fs::path& folder, int rank,
                          const rank_progress& x);

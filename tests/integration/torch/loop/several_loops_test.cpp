@@ -4,7 +4,9 @@
 #include <csignal>
 #include <fstream>
 #include <stdexcept>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "tests/integration/torch/loop/loop_test.hpp"
 
@@ -195,8 +197,124 @@ void loop_with_a_fallback(train_context& context, const two_loops_config&) {
   }
 }
 
-TEST_F(loop_test, a_loop_that_another_replaced_does_not_count) {
+TEST_F(loop_test, a_loop_that_failed_before_a_checkpoint_is_tried_again) {
   EXPECT_EQ(rows_with_a_failure(loop_with_a_fallback, options(1)), 2u);
+  EXPECT_EQ(bytes_of(storage_ / "run" / "journal.jsonl")
+              .find("was not saved by an epoch_loop"),
+            std::string::npos);
+}
+
+struct fallbacks_config {
+  // What each loop does in its second epoch, a letter for each attempt: 't': it
+  // throws, 'k': rank 1 is killed. Otherwise it trains.
+  std::string first;
+  std::string second; // if the first one throws
+  std::string third;  // if the second one throws, too
+  std::string last;
+  bool has_last = false;
+
+  TROUPE_FIELDS(first, second, third, last, has_last)
+};
+
+/// Two epochs of each loop, with other seeds of the order of samples.
+void loops_with_fallbacks(train_context& context, const fallbacks_config& cfg) {
+  struct planned : curve_module {
+    planned(int number, std::string plan)
+      : number(number), plan(std::move(plan)) {}
+    void on_train_epoch_start() override {
+      auto& context = loop().context();
+      auto attempt = static_cast<std::size_t>(context.attempt());
+      if (loop().current_epoch() != 1 || attempt >= plan.size())
+        return;
+      if (plan[attempt] == 'k' && context.rank() == 1)
+        std::raise(SIGKILL);
+      if (plan[attempt] == 't')
+        throw std::runtime_error{"as planned"};
+    }
+    void on_train_epoch_end() override {
+      log("number", static_cast<double>(number));
+    }
+    int number;
+    std::string plan;
+  };
+  auto fit = [&](int number, const std::string& plan) {
+    auto data =
+      prepare_data_loader(context, curve{16},
+                          {.batch_size = 4,
+                           .shuffle = true,
+                           .seed = static_cast<std::uint64_t>(number)});
+    epoch_loop loop{
+      context, {.max_epochs = 2}, {std::make_shared<train_report_callback>()}};
+    loop.fit(std::make_shared<planned>(number, plan), data);
+  };
+  auto try_second = [&] {
+    try {
+      fit(1, cfg.second);
+    } catch (const std::runtime_error&) {
+      fit(2, cfg.third);
+    }
+  };
+  try {
+    fit(0, cfg.first);
+  } catch (const std::runtime_error&) {
+    try_second();
+  }
+  if (cfg.has_last)
+    fit(3, cfg.last);
+}
+
+using loop_epochs = std::vector<std::pair<int, int>>;
+
+/// Which loop reported which of its epochs, in order.
+loop_epochs epochs_of(const result& x) {
+  EXPECT_FALSE(x.error) << x.error->message;
+  auto rows = x.metrics_history();
+  EXPECT_TRUE(rows);
+  loop_epochs all;
+  if (rows)
+    for (auto& row : *rows)
+      all.emplace_back(static_cast<int>(row.values.at(0).number("number")),
+                       static_cast<int>(row.values.at(0).number("epoch")));
+  return all;
+}
+
+/// Runs of loops that replace others.
+class fallback_test : public loop_test {
+protected:
+  /// A run of *cfg* that is started again after one failure.
+  result run_of(const fallbacks_config& cfg, const std::string& name = "run") {
+    auto x = options(2, name);
+    x.run.failure.max_failures = 1;
+    return torch_trainer{loops_with_fallbacks, cfg, x}.fit();
+  }
+};
+
+TEST_F(fallback_test, a_loop_that_replaced_others_resumes_after_them) {
+  auto whole = run_of({.first = "t", .second = "t"}, "whole");
+  auto broken = run_of({.first = "tt", .second = "tt", .third = "t"}, "broken");
+  expect_same(whole, broken);
+  EXPECT_EQ(epochs_of(broken), (loop_epochs{{0, 0}, {1, 0}, {2, 0}, {2, 1}}));
+}
+
+TEST_F(fallback_test, a_loop_that_replaces_a_resumed_one_is_not_resumed) {
+  auto x = run_of({.first = "kt"});
+  EXPECT_EQ(x.attempts, 2u);
+  EXPECT_EQ(epochs_of(x), (loop_epochs{{0, 0}, {1, 0}, {1, 1}}));
+}
+
+TEST_F(fallback_test, loops_after_one_that_failed_once_begin_again) {
+  auto x = run_of({.first = "t", .last = "t", .has_last = true});
+  EXPECT_EQ(x.attempts, 2u);
+  EXPECT_EQ(
+    epochs_of(x),
+    (loop_epochs{{0, 0}, {1, 0}, {1, 1}, {3, 0}, {0, 1}, {3, 0}, {3, 1}}));
+}
+
+TEST_F(fallback_test, a_loop_after_one_that_was_replaced_is_resumed) {
+  auto x = run_of({.first = "tt", .last = "t", .has_last = true});
+  EXPECT_EQ(x.attempts, 2u);
+  EXPECT_EQ(epochs_of(x),
+            (loop_epochs{{0, 0}, {1, 0}, {1, 1}, {3, 0}, {3, 1}}));
 }
 
 } // namespace troupe::internal::test

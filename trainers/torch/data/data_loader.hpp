@@ -95,13 +95,40 @@ private:
   owner_process owner_;
 };
 
-/// Where a loader has the samples of the current batch of its loop: -1 when the
-/// loop is left, however that is.
-struct leave_batch {
-  void operator()(std::int64_t* samples) const noexcept { *samples = -1; }
+/// Samples in the current batch of a loader's loop.
+struct current_batch {
+  std::int64_t samples = -1; ///< -1: there is none, or they are not known.
+  std::uint64_t pass = 0;    ///< That has read it.
+  std::uint64_t passes = 0;  ///< Begun so far.
 };
 
-using samples_of_loop = std::unique_ptr<std::int64_t, leave_batch>;
+/// Ends the current batch when the loop is left, however that is, unless
+/// another pass has read it: in `it = loader.begin()` the next one reads before
+/// the last one is gone.
+struct leave_batch {
+  void operator()(current_batch* x) const noexcept {
+    if (x->pass == pass)
+      x->samples = -1;
+  }
+
+  std::uint64_t pass = 0;
+};
+
+/// A pass through a loader, which shows its current batch there.
+class shown_pass {
+public:
+  explicit shown_pass(current_batch& where)
+    : shown_(&where, leave_batch{++where.passes}) {}
+
+  /// *samples* are in the current batch; -1 as there.
+  void show(std::int64_t samples) noexcept {
+    shown_->samples = samples;
+    shown_->pass = shown_.get_deleter().pass;
+  }
+
+private:
+  std::unique_ptr<current_batch, leave_batch> shown_;
+};
 
 } // namespace internal
 
@@ -125,6 +152,7 @@ public:
 
   class iterator;
 
+  /// Begins a pass, which the loader must outlive.
   iterator begin();
   std::default_sentinel_t end() const noexcept { return {}; }
 
@@ -139,7 +167,7 @@ public:
 
   /// Samples in the current batches of all ranks, without padding; -1 outside
   /// of the loop, for `tail::no_padding` and with a `batch_order`.
-  std::int64_t samples_in_batch() const noexcept { return in_batch_; }
+  std::int64_t samples_in_batch() const noexcept { return in_batch_.samples; }
 
   /// Where the loop stands. Inside the loop the current batch counts as done;
   /// batches that were read ahead do not.
@@ -176,7 +204,7 @@ private:
   std::shared_ptr<Dataset> dataset_;
   std::vector<std::shared_ptr<Dataset>> per_worker_;
   distributed_sampler sampler_;
-  std::int64_t in_batch_ = -1;
+  internal::current_batch in_batch_;
   data_loader_options options_;
   internal::device_transfer transfer_;
   internal::loader_activity activity_;
@@ -191,8 +219,7 @@ public:
   using iterator_concept = std::input_iterator_tag;
 
   explicit iterator(data_loader& loader)
-    : loader_(&loader), in_batch_(&loader.in_batch_),
-      order_(loader.sampler_.rest()),
+    : loader_(&loader), pass_(loader.in_batch_), order_(loader.sampler_.rest()),
       random_(loader.state().seed, loader.state().epoch) {
     if (loader.options_.workers > 0)
       prefetcher_.reset(new internal::ordered_prefetcher<loaded>(
@@ -212,7 +239,7 @@ public:
 
   iterator& operator++() {
     current_.reset();
-    *in_batch_ = -1;
+    pass_.show(-1);
     if (next_ < order_.batches()) {
       auto k = next_++; // a batch that cannot be read is skipped
       auto waits = loader_->activity_.wait_for_batch();
@@ -228,7 +255,7 @@ public:
       loader_->sampler_.advance(after);
       if (loader_->options_.tail != tail::no_padding
           && !loader_->options_.batches) // Padding does not count.
-        *in_batch_ = std::min(after, loader_->sampler_.samples()) - before;
+        pass_.show(std::min(after, loader_->sampler_.samples()) - before);
       show_progress();
     } else {
       loader_->sampler_.advance(order_.end());
@@ -250,7 +277,7 @@ private:
   }
 
   data_loader* loader_;
-  internal::samples_of_loop in_batch_;
+  internal::shown_pass pass_;
   internal::epoch_order order_;
   internal::rank_activity::clock::rep begun_ = internal::rank_activity::now();
   bool trains_ = c10::GradMode::is_enabled();

@@ -207,7 +207,9 @@ public:
   /// added; -1 outside of the loop, and where ranks may have different numbers
   /// of batches: with `tail::no_padding` on several ranks.
   std::int64_t own_samples_in_batch() const noexcept {
-    return progress_.in_step() || context_->world_size() == 1 ? in_batch_ : -1;
+    return progress_.in_step() || context_->world_size() == 1
+             ? in_batch_.samples
+             : -1;
   }
 
   /// Where the ranks stand. Inside the loop the current batch counts as done;
@@ -236,7 +238,7 @@ private:
   train_context* context_;
   std::shared_ptr<const Dataset> dataset_;
   internal::stream_progress progress_;
-  std::int64_t in_batch_ = -1;
+  internal::current_batch in_batch_;
   internal::device_transfer transfer_;
   internal::loader_activity activity_;
 };
@@ -250,7 +252,7 @@ public:
   using iterator_concept = std::input_iterator_tag;
 
   explicit iterator(stream_loader& loader)
-    : loader_(&loader), in_batch_(&loader.in_batch_),
+    : loader_(&loader), pass_(loader.in_batch_),
       taken_(static_cast<std::size_t>(options().shards)) {
     auto mine = loader.progress_.shards();
     for (auto& [shard, taken] : mine) {
@@ -274,7 +276,7 @@ public:
 
   iterator& operator++() {
     current_.reset();
-    *in_batch_ = -1;
+    pass_.show(-1);
     auto next = take();
     auto own = next.size();
     for (auto shard : next.shards)
@@ -284,7 +286,7 @@ public:
       offers = internal::sum_over_ranks(*loader_->context_, std::move(offers));
     if (auto size = loader_->progress_.agree(offers)) {
       complete(std::move(next), static_cast<std::size_t>(*size));
-      *in_batch_ = own;
+      pass_.show(own);
     }
     return *this;
   }
@@ -346,7 +348,7 @@ private:
   }
 
   stream_loader* loader_;
-  internal::samples_of_loop in_batch_; // of this rank's own
+  internal::shown_pass pass_;       // with samples of this rank's own
   std::vector<std::int64_t> taken_; // of each shard, as far as this rank knows
   bool is_resumed_ = false;         // samples were taken before this pass
   std::vector<sample> first_;       // of the epoch: what padding repeats

@@ -124,6 +124,27 @@ TEST(data_loader_test, counts_no_samples_once_its_loop_is_left) {
   EXPECT_EQ(loader.samples_in_batch(), -1);
 }
 
+TEST(data_loader_test, counts_the_samples_of_a_pass_that_replaces_another) {
+  auto context = make_context();
+  auto loader =
+    prepare_data_loader(context, counting_dataset{11}, {.batch_size = 2});
+  std::optional place{loader.begin()};
+  while (*place != loader.end())
+    ++*place;
+  EXPECT_EQ(loader.samples_in_batch(), -1);
+  loader.set_epoch(1);
+  *place = loader.begin();
+  EXPECT_EQ(loader.samples_in_batch(), 2);
+  loader.set_epoch(2);
+  *place = loader.begin(); // in the middle
+  EXPECT_EQ(loader.samples_in_batch(), 2);
+  { auto other = loader.begin(); }
+  ++*place;
+  EXPECT_EQ(loader.samples_in_batch(), 2) << "it is read again";
+  place.reset();
+  EXPECT_EQ(loader.samples_in_batch(), -1);
+}
+
 TEST(data_loader_test, gives_the_same_with_and_without_threads) {
   auto context = make_context();
   data_loader_options options{.batch_size = 3, .shuffle = true, .seed = 4};

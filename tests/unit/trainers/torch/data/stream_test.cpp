@@ -146,6 +146,19 @@ TEST(stream_test, counts_no_samples_once_its_loop_is_left) {
   EXPECT_EQ(loader.own_samples_in_batch(), -1);
 }
 
+TEST(stream_test, counts_the_samples_of_a_pass_that_replaces_another) {
+  auto context = make_context();
+  auto loader = prepare_data_loader(context, counting_stream{{4}},
+                                    {.batch_size = 2, .shards = 1});
+  auto place = loader.begin();
+  while (place != loader.end())
+    ++place;
+  EXPECT_EQ(loader.own_samples_in_batch(), -1);
+  loader.set_epoch(1);
+  place = loader.begin();
+  EXPECT_EQ(loader.own_samples_in_batch(), 2);
+}
+
 TEST(stream_test, drops_the_last_batch_if_asked_to) {
   auto context = make_context();
   auto loader = prepare_data_loader(

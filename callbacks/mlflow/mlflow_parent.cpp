@@ -21,9 +21,10 @@ struct parent_registry {
   std::map<std::string, int> holders; ///< Trials, by the sweep's id.
 };
 
+/// Never destroyed: threads of trials may outlive `main`.
 parent_registry& registry() {
-  static parent_registry result;
-  return result;
+  static auto instance = new parent_registry;
+  return *instance;
 }
 
 /// The right of one trial at a time to ask MLflow. It waits for it until a stop

@@ -50,9 +50,10 @@ struct shared_watch {
   std::map<int, struct sigaction> before; ///< Of the signals that are watched.
 };
 
+/// Never destroyed: signals may come until the program has ended.
 shared_watch& shared() {
-  static shared_watch instance;
-  return instance;
+  static auto instance = new shared_watch;
+  return *instance;
 }
 
 void on_signal(int signal) {

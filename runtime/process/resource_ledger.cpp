@@ -94,9 +94,10 @@ std::shared_ptr<const resource_share> resource_ledger::take(const demand& x) {
   return result;
 }
 
+// Never destroyed: threads may start runs until the program has ended.
 resource_ledger& own_resource_ledger() {
-  static resource_ledger ledger;
-  return ledger;
+  static auto instance = new resource_ledger;
+  return *instance;
 }
 
 } // namespace troupe::internal

@@ -226,6 +226,12 @@ TEST(interrupt_watch_test, leaves_at_once_at_the_third_signal) {
   EXPECT_EQ(WEXITSTATUS(status), 128 + SIGTERM);
 }
 
+TEST(interrupt_watch_test, sees_signals_until_the_program_has_ended) {
+  auto program = test::start_program("use_resources_at_exit");
+  EXPECT_EQ(test::read_all(program.output.get()), "1 core, 1 signal\n");
+  EXPECT_EQ(program.wait(), 0);
+}
+
 // A handler that another thread entered before the watch ended may still write.
 TEST(interrupt_watch_test, leaves_no_number_of_a_file_to_a_late_handler) {
   auto events = [] {

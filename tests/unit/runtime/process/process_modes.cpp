@@ -5,10 +5,12 @@
 #include <cstdlib>
 #include <iostream>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <vector>
 
 #include <fcntl.h>
+#include <poll.h>
 #include <spawn.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -21,6 +23,7 @@
 #include "troupe/runtime/process/function_address.hpp"
 #include "troupe/runtime/process/interrupt_watch.hpp"
 #include "troupe/runtime/process/processes.hpp"
+#include "troupe/runtime/process/resource_ledger.hpp"
 #include "troupe/runtime/process/spawner.hpp"
 
 namespace troupe::internal::test {
@@ -147,6 +150,30 @@ int leave_rank_to_static_owner() {
   return owner_at_exit.rank.pid.get() ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
+/// Once the program ends, says what a run that starts then gets, and whether
+/// one that is under way sees a signal.
+struct user_at_exit {
+  ~user_at_exit() {
+    if (!watch)
+      return;
+    auto share = own_resource_ledger().take({.cores = {3}, .core_count = 1});
+    ::raise(SIGTERM);
+    pollfd seen{watch->fd(), POLLIN, 0};
+    std::cout << share->cores.size() << " core, " << ::poll(&seen, 1, 0)
+              << " signal" << std::endl;
+  }
+
+  std::optional<interrupt_watch> watch;
+} last_user;
+
+/// Leaves a watch to an object with static storage, which is destroyed after
+/// those that are made when they are first needed.
+int use_resources_at_exit() {
+  last_user.watch.emplace();
+  return own_resource_ledger().take({})->cores.empty() ? EXIT_SUCCESS
+                                                       : EXIT_FAILURE;
+}
+
 /// Drops the rights of root and says what becomes of its ranks; says nothing if
 /// it cannot, as in a user namespace with one user.
 int change_user() {
@@ -267,6 +294,8 @@ int run_mode(const std::string& mode) {
     return leave_ranks();
   if (mode == "leave_rank_to_static_owner")
     return leave_rank_to_static_owner();
+  if (mode == "use_resources_at_exit")
+    return use_resources_at_exit();
   if (mode == "spare_relatives")
     return spare_relatives();
   return EXIT_FAILURE;

@@ -139,6 +139,7 @@ loop_outcome run_loop(caf::actor_system& system, const rank_args& args,
   if (!loop)
     return {loop.error()};
   start.facts.segment = args.segment;
+  start.facts.threads = args.threads;
   auto activity = std::make_shared<shown_activity>(show_activity(start.facts));
   auto link = std::make_shared<actor_link>(
     system, args.network,

@@ -22,6 +22,7 @@ struct rank_args {
   std::function<expected<train_loop>(const loop_spec&)> find;
   std::shared_ptr<retired_contexts> kept;
   network_thread* network = nullptr; ///< Of the rank's own process, if any.
+  int threads = 0;                   ///< See `rank_facts::threads`.
 };
 
 /// A rank from its first message to its last, on the calling thread. Returns an

@@ -16,6 +16,7 @@
 #include "troupe/runtime/config/rank_shares.hpp"
 #include "troupe/runtime/hosts/host_plan.hpp"
 #include "troupe/runtime/hosts/host_roster.hpp"
+#include "troupe/runtime/process/cpu_plan.hpp"
 #include "troupe/runtime/process/resource_ledger.hpp"
 #include "troupe/runtime/timing.hpp"
 #include "troupe/trainers/rank_runner.hpp"
@@ -30,6 +31,15 @@ constexpr int any_card = 1'000'000;
 /// Without guests; one if it has no workers.
 int planned_ranks(const run_request& x) {
   return std::max(ranks_in(shares_of(x)), 1);
+}
+
+/// Threads for the operators of each rank, if ranks are threads: as many as a
+/// process would have.
+int operator_threads_of(const run_request& x) {
+  if (auto cpus = claim_of(x.scaling).cpus; cpus > 0)
+    return std::max(static_cast<int>(cpus), 1);
+  return plan_cpus(own_cores(), world_size_of(x.scaling), x.runs_at_once)
+    .threads_per_rank;
 }
 
 /// The context for callbacks of the run of *request* (resolved) in *store*.
@@ -175,12 +185,13 @@ std::shared_ptr<rank_launcher> run_starter::make_launcher() {
     return loop;
   };
   auto body = [find, system = &system_, agent = x.agent_cell, kept = x.contexts,
-               network = around_.network, share = std::weak_ptr{resources_}](
-                std::uint64_t attempt, int rank, int segment) {
+               network = around_.network, share = std::weak_ptr{resources_},
+               threads = operator_threads_of(request_)](std::uint64_t attempt,
+                                                        int rank, int segment) {
     // No other run has the GPUs of a thread that is left behind.
     auto own = share.lock();
-    (void) run_rank(*system,
-                    {*agent, attempt, rank, segment, find, kept, network});
+    (void) run_rank(
+      *system, {*agent, attempt, rank, segment, find, kept, network, threads});
   };
   return x.threads = std::make_shared<thread_launcher>(
            std::move(body), std::move(around_.thread));

@@ -76,6 +76,10 @@ struct rank_facts {
   /// Descriptor of the shared segment of the attempt's ranks on this host; -1:
   /// none. The rank's own: it does not travel.
   int segment = -1;
+  /// Of a rank that is a thread: how many threads its operators get, at least
+  /// 1. The rank's own: it does not travel. 0: a process, which has them in its
+  /// environment.
+  int threads = 0;
   /// This host's name, for messages, and its address for the other hosts of the
   /// run, a number: the one by which its agent and the driver reached each
   /// other. Empty in a run on one host.

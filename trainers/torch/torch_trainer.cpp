@@ -12,6 +12,7 @@
 #include "troupe/trainers/torch/groups/c10d_groups.hpp"
 #include "troupe/trainers/torch/groups/data_plane.hpp"
 #include "troupe/trainers/torch/groups/make_group.hpp"
+#include "troupe/trainers/torch/operator_threads.hpp"
 
 namespace troupe {
 
@@ -21,12 +22,16 @@ namespace {
 
 /// OpenMP read the environment when the program was loaded; a forked rank got
 /// its own later.
-void apply_thread_count(train_context& context) {
-  if (rank_access{context}.facts().in_process)
-    return; // The threads are the whole process's.
+void apply_thread_count() {
   if (auto count = std::getenv("OMP_NUM_THREADS"))
     if (auto threads = std::atoi(count); threads > 0)
       at::set_num_threads(threads);
+}
+
+/// The most threads for the operators of a rank that is a thread; 0: as many as
+/// the user has set.
+int thread_limit(const rank_facts& x) {
+  return x.in_process && !std::getenv("OMP_NUM_THREADS") ? x.threads : 0;
 }
 
 } // namespace
@@ -38,10 +43,13 @@ void torch_backend::prepare(train_context& context) const {
 
 void torch_backend::run(train_context& context,
                         const std::function<void()>& loop) const {
-  apply_thread_count(context);
+  auto& facts = rank_access{context}.facts();
+  if (!facts.in_process)
+    apply_thread_count();
+  const operator_thread_limit threads{thread_limit(facts)};
   // The thread may be the caller's, who computes on another GPU afterwards.
   c10::OptionalDeviceGuard gpu_of_caller;
-  if (rank_access{context}.facts().in_process && !context.gpus().empty())
+  if (facts.in_process && !context.gpus().empty())
     gpu_of_caller.reset_device(
       c10::impl::VirtualGuardImpl{at::kCUDA}.getDevice());
   rank_access{context}.data_plane() = make_group(context, config);

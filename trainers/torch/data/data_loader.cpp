@@ -3,28 +3,14 @@
 #include <any>
 #include <string>
 
-#include <ATen/Parallel.h>
 #include <c10/util/StringUtil.h>
 #include <c10/util/Type.h>
-#include <dlfcn.h>
 
 #include "troupe/trainers/rank_link.hpp"
 #include "troupe/trainers/torch/groups/data_plane.hpp"
 #include "troupe/trainers/torch/throw_invalid_argument.hpp"
 
 namespace troupe::internal {
-
-void use_no_operator_threads() {
-  // LibTorch sets the number once per thread, at the first use.
-  (void) at::get_num_threads();
-  // at::set_num_threads would also decide for threads that start later. OpenMP
-  // keeps one number per thread; its library is the one LibTorch has loaded.
-  using function = void (*)(int);
-  static const auto set =
-    reinterpret_cast<function>(::dlsym(RTLD_DEFAULT, "omp_set_num_threads"));
-  if (set)
-    set(1);
-}
 
 c10::Device check_loader_options(train_context& context,
                                  const data_loader_options& options,

@@ -19,6 +19,7 @@
 #include "troupe/trainers/torch/data/device_transfer.hpp"
 #include "troupe/trainers/torch/data/distributed_sampler.hpp"
 #include "troupe/trainers/torch/data/ordered_prefetcher.hpp"
+#include "troupe/trainers/torch/operator_threads.hpp"
 #include "troupe/trainers/train_context.hpp"
 
 namespace troupe {
@@ -54,11 +55,6 @@ struct data_loader_options {
 };
 
 namespace internal {
-
-/// Makes LibTorch's operators run on the calling thread alone whenever this
-/// thread calls them; other threads keep their number. Does nothing in a
-/// LibTorch without OpenMP.
-void use_no_operator_threads();
 
 /// Where a loader shows how far its loop is, and that it waits for a batch:
 /// nowhere in a process that the loop forked.
@@ -228,7 +224,7 @@ public:
         [order = order_, random = random_, transfer = loader.transfer_,
          datasets = loader.per_worker_, checks = loader.options_.check_rows](
           std::stop_token stop, int worker, std::int64_t k) {
-          internal::use_no_operator_threads(); // one core a worker
+          internal::use_operator_threads(1); // one core a worker
           return load(*datasets[worker], order, random, transfer, checks, k,
                       stop);
         }));

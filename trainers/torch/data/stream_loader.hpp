@@ -14,6 +14,7 @@
 
 #include "troupe/trainers/torch/data/data_loader.hpp"
 #include "troupe/trainers/torch/data/stream.hpp"
+#include "troupe/trainers/torch/operator_threads.hpp"
 
 namespace troupe {
 
@@ -129,7 +130,7 @@ private:
         new ahead(std::numeric_limits<std::int64_t>::max(), 1,
                   options_.batch_size * options_.prefetch,
                   [shards](std::stop_token, int, std::int64_t) {
-                    use_no_operator_threads(); // one core a worker
+                    use_operator_threads(1); // one core a worker
                     return shards->next();
                   }));
       result.push_back(
@@ -266,7 +267,7 @@ public:
       ahead_.reset(new ahead(
         std::numeric_limits<std::int64_t>::max(), 1, options().prefetch,
         [all = batches_](const std::stop_token& stop, int, std::int64_t) {
-          internal::use_no_operator_threads();
+          internal::use_operator_threads(1);
           return all->next(stop);
         }));
     ++*this;

@@ -65,7 +65,8 @@ public:
 
   /// Calls *f* once, from another thread and at once, when a peer has failed or
   /// the run is to stop. An empty function removes the last one; when this
-  /// returns, no call is under way.
+  /// returns, no call is under way on another thread. *f* may call this
+  /// function, `stop_requested` and `stop_info`.
   virtual void on_abort(std::function<void(const error&)> f) = 0;
 };
 

@@ -5,12 +5,15 @@
 namespace troupe::internal {
 
 void loop_control::end(error reason) {
-  std::lock_guard guard{mutex_};
-  if (ended_)
-    return;
-  reason_ = std::move(reason);
-  ended_at_ = std::chrono::system_clock::now();
-  ended_.store(true, std::memory_order_release);
+  std::lock_guard calling{calls_};
+  {
+    std::lock_guard guard{mutex_};
+    if (ended_)
+      return;
+    reason_ = std::move(reason);
+    ended_at_ = std::chrono::system_clock::now();
+    ended_.store(true, std::memory_order_release);
+  }
   for (auto& listener : listeners_)
     if (auto f = std::exchange(listener, nullptr))
       f(reason_);
@@ -55,11 +58,11 @@ error loop_control::reason() const {
 }
 
 void loop_control::on_end(std::function<void(const error&)> f, listener who) {
-  std::lock_guard guard{mutex_};
-  if (ended_ && f)
-    f(reason_);
+  std::lock_guard calling{calls_};
+  if (ended() && f)
+    f(reason_); // The same from now on.
   else
-    listeners_[static_cast<std::size_t>(who)] = std::move(f);
+    listeners_[static_cast<std::size_t>(who)].swap(f);
 }
 
 } // namespace troupe::internal

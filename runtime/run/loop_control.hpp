@@ -48,7 +48,9 @@ public:
 
   /// Calls *f* once when the loop is to end, on the thread that ends it, or
   /// here and now if it has been ended. An empty function removes the last one
-  /// of *who*; when this returns, no call is under way.
+  /// of *who*; when this returns, no call is under way on another thread.
+  ///
+  /// *f* may run code of the user: it may call every function of this object.
   void on_end(std::function<void(const error&)> f,
               listener who = listener::data_plane);
 
@@ -56,12 +58,17 @@ private:
   std::atomic<bool> ended_{false};
   std::atomic<bool> preempted_{false};
   std::atomic<bool> preempting_{false}; ///< From `index_` on.
-  mutable std::mutex mutex_;
+
+  /// Held during calls of listeners, and before `mutex_`. Recursive, because a
+  /// listener may remove itself.
+  std::recursive_mutex calls_;
+  std::array<std::function<void(const error&)>, 2> listeners_;
+
+  mutable std::mutex mutex_; ///< Not held during calls.
   error reason_;
   std::chrono::system_clock::time_point ended_at_;
   troupe::stop_info info_;
   std::uint64_t index_ = 0;
-  std::array<std::function<void(const error&)>, 2> listeners_;
 };
 
 } // namespace troupe::internal

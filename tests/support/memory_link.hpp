@@ -38,14 +38,14 @@ public:
 
   void on_abort(std::function<void(const error&)> f) override {
     std::lock_guard guard{mutex_};
-    abort_ = std::move(f);
+    abort_.swap(f);
   }
 
   /// What the control plane does when a peer fails.
   void abort(const error& reason) {
     std::lock_guard guard{mutex_};
-    if (abort_)
-      abort_(reason);
+    if (auto f = abort_) // It may remove itself.
+      f(reason);
   }
 
   bool has_abort() {
@@ -57,7 +57,7 @@ private:
   key_value_store& store_;
   std::optional<link_credentials> credentials_;
   std::shared_ptr<rank_activity> activity_ = std::make_shared<rank_activity>();
-  std::mutex mutex_;
+  std::recursive_mutex mutex_;
   std::function<void(const error&)> abort_;
 };
 

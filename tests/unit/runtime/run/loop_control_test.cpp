@@ -1,5 +1,7 @@
 #include "troupe/runtime/run/loop_control.hpp"
 
+#include <memory>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -110,6 +112,70 @@ TEST(loop_control_test, each_kind_of_listener_is_called) {
   control.end(first);
   EXPECT_EQ(groups, 1);
   EXPECT_EQ(mailboxes, 1);
+}
+
+// The callback of a collective's future may ask, and may release the group.
+TEST(loop_control_test, a_listener_may_ask_why_and_remove_itself) {
+  loop_control control;
+  std::optional<stop_info> why;
+  error reason;
+  auto listener = [&](const error&) {
+    control.on_end({});
+    control.end(second);
+    why = control.stop_info();
+    reason = control.reason();
+  };
+  control.on_end(listener);
+  control.end(first);
+  ASSERT_TRUE(why);
+  EXPECT_EQ(why->reason, first.message);
+  EXPECT_EQ(reason, first);
+  why.reset();
+  control.on_end(listener); // at once
+  EXPECT_TRUE(why);
+}
+
+TEST(loop_control_test, a_listener_may_remove_another_one) {
+  loop_control control;
+  int calls = 0;
+  control.on_end(
+    [&](const error&) { control.on_end({}, loop_control::listener::mailbox); });
+  control.on_end([&](const error&) { ++calls; },
+                 loop_control::listener::mailbox);
+  control.end(first);
+  EXPECT_EQ(calls, 0);
+}
+
+TEST(loop_control_test, other_threads_may_ask_why_while_a_listener_is_called) {
+  loop_control control;
+  std::optional<stop_info> why;
+  control.on_end([&](const error&) {
+    std::thread other{[&] { why = control.stop_info(); }};
+    other.join();
+  });
+  control.end(first);
+  ASSERT_TRUE(why);
+  EXPECT_EQ(why->reason, first.message);
+}
+
+// It may hold the last reference to a group, whose end runs callbacks.
+TEST(loop_control_test, the_end_of_a_listener_may_ask_why) {
+  loop_control control;
+  int asked = 0;
+  auto asks_at_its_end = [&] {
+    return std::shared_ptr<void>{nullptr, [&](void*) {
+                                   (void) control.stop_info();
+                                   ++asked;
+                                 }};
+  };
+  control.on_end([held = asks_at_its_end()](const error&) {});
+  control.on_end({}); // removed
+  EXPECT_EQ(asked, 1);
+  control.on_end([held = asks_at_its_end()](const error&) {});
+  control.on_end([held = asks_at_its_end()](const error&) {}); // replaced
+  EXPECT_EQ(asked, 2);
+  control.end(first); // called
+  EXPECT_EQ(asked, 3);
 }
 
 TEST(loop_control_test, the_last_listener_replaces_the_one_before) {

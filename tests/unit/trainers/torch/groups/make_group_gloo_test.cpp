@@ -166,6 +166,33 @@ TEST_F(make_group_test, a_group_over_gloo_ends_where_no_thread_is_left) {
   }
 }
 
+// It runs on the thread of the abort.
+TEST_F(make_group_test,
+       a_callback_over_gloo_may_release_the_group_at_an_abort) {
+  if (!has_gloo())
+    GTEST_SKIP() << "this build has no Gloo";
+  std::barrier both{2};
+  auto failures = test::run_threads(2, [&](int rank) {
+    auto link = std::make_shared<test::memory_link>(store_);
+    train_context context{facts(rank, 2), link, std::nullopt};
+    auto plane =
+      make_group(context, {.backend = backend::gloo, .timeout = 60s});
+    if (rank == 0) {
+      tensors x{at::ones({8})};
+      auto work = plane->group->allreduce(x); // Rank 1 does not call it.
+      work->getFuture()->addCallback(
+        [&plane](c10::ivalue::Future&) { plane.reset(); });
+      link->abort({ec::rank_failed, "rank 1: it crashed"});
+    }
+    auto has_left = link->activity()->left_group.load() == 1;
+    auto has_abort = link->has_abort();
+    both.arrive_and_wait();
+    check(has_left == (rank == 0), "who has left");
+    check(has_abort == (rank == 1), "who listens for aborts");
+  });
+  EXPECT_EQ(failures, no_failures);
+}
+
 // Gloo's own reduce-scatter has no future.
 TEST_F(make_group_test, a_collective_that_no_thread_can_wait_for_fails) {
   if (!has_gloo())

@@ -86,11 +86,23 @@ void tensor_collectives::barrier(milliseconds timeout) {
   collectives_.barrier({{}, timeout});
 }
 
-bool tensor_collectives::needs_wide_sum(const reduction& how) const {
-  return collectives_.stores_partial_sums() && how.op == reduction_op::average
-         && (how.type == element_type::int8 || how.type == element_type::uint8
-             || how.type == element_type::int16
-             || how.type == element_type::int32);
+at::ScalarType
+tensor_collectives::type_of_sums(const at::Tensor& x,
+                                 const c10d::ReduceOp& op) const {
+  auto type = x.scalar_type();
+  if (!collectives_.stores_partial_sums() || op.op_ != c10d::ReduceOp::AVG)
+    return type;
+  switch (type) {
+    case at::kChar:
+    case at::kByte:
+    case at::kShort:
+    case at::kInt:
+      return at::kLong;
+    case at::kHalf: // kBFloat16 has the range of kFloat.
+      return at::kFloat;
+    default:
+      return type;
+  }
 }
 
 void tensor_collectives::reduce(at::Tensor& x, const c10d::ReduceOp& op,
@@ -98,19 +110,12 @@ void tensor_collectives::reduce(at::Tensor& x, const c10d::ReduceOp& op,
   plain_tensors guard;
   auto source = resolved(x);
   auto real = as_real(source, op);
-  auto how = reduction_of(real, op);
-  if (needs_wide_sum(how)) {
-    auto wide = real.to(at::kLong);
-    reduce(wide, op, root, timeout);
-    if (root < 0 || root == collectives_.rank())
-      x.copy_(wide);
-    return;
-  }
+  auto flat = real.to(type_of_sums(real, op)).contiguous();
+  auto how = reduction_of(flat, op);
   auto fingerprint = fingerprint_of(root < 0 ? collective_kind::all_reduce
                                              : collective_kind::reduce,
-                                    real, root);
+                                    flat, root);
   fingerprint.op = static_cast<std::uint32_t>(how.op);
-  auto flat = real.contiguous();
   collectives_.all_reduce({fingerprint, timeout}, bytes_of(flat),
                           static_cast<std::size_t>(flat.numel()), how);
   if (root >= 0 && root != collectives_.rank())
@@ -215,26 +220,19 @@ void tensor_collectives::reduce_scatter(const tensors& inputs,
   plain_tensors guard;
   auto target = resolved(output);
   auto real = as_real(target, op);
-  auto how = reduction_of(real, op);
-  if (needs_wide_sum(how)) {
-    tensors wide;
-    for (auto& input : inputs)
-      wide.push_back(input.to(at::kLong));
-    auto sum = real.to(at::kLong);
-    reduce_scatter(wide, sum, op, timeout);
-    output.copy_(sum);
-    return;
-  }
-  auto fingerprint = fingerprint_of(collective_kind::reduce_scatter, real);
+  auto type = type_of_sums(real, op);
+  auto out = real.is_contiguous() && type == real.scalar_type()
+               ? real
+               : at::empty(real.sizes(), real.options().dtype(type));
+  auto how = reduction_of(out, op);
+  auto fingerprint = fingerprint_of(collective_kind::reduce_scatter, out);
   fingerprint.op = static_cast<std::uint32_t>(how.op);
   tensors flat;
   std::vector<const std::byte*> in;
   for (auto& input : inputs) {
-    flat.push_back(as_real(input, op).contiguous());
+    flat.push_back(as_real(input, op).to(type).contiguous());
     in.push_back(bytes_of(flat.back()));
   }
-  auto out =
-    real.is_contiguous() ? real : at::empty(real.sizes(), real.options());
   collectives_.reduce_scatter({fingerprint, timeout}, in, bytes_of(out),
                               static_cast<std::size_t>(out.numel()), how);
   if (!out.is_same(real))

@@ -69,8 +69,10 @@ public:
                       const c10d::ReduceOp& op, milliseconds timeout);
 
 private:
-  /// Whether the sum of an average needs more bits than the elements have.
-  bool needs_wide_sum(const reduction& how) const;
+  /// What elements like those of *x* are reduced as: the sum of an average may
+  /// be too large for their own type where the average is not.
+  at::ScalarType type_of_sums(const at::Tensor& x,
+                              const c10d::ReduceOp& op) const;
 
   memory_collectives& collectives_;
 };

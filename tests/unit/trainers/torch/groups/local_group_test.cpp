@@ -324,6 +324,47 @@ TEST(local_group_dtype_test, averages_integers_whose_sum_does_not_fit) {
       false, two_hosts);
 }
 
+TEST(local_group_dtype_test, averages_half_precision_whose_sum_does_not_fit) {
+  for (auto two_hosts : {false, true})
+    run(
+      2,
+      [](group_ptr group, int rank) {
+        for (std::int64_t count : {10, 300'000}) {
+          // 65504 is the largest.
+          auto of = [count](double value) {
+            return at::full({count, 2}, value, at::kHalf);
+          };
+          auto mine = of(rank == 0 ? 40'000 : 48'000);
+          auto mean = of(44'000);
+          tensors x{mine.clone()};
+          c10d::AllreduceOptions all;
+          all.reduceOp = c10d::ReduceOp::AVG;
+          group->allreduce(x, all)->wait();
+          expect_bits(x[0], mean, "all-reduce");
+          x = {mine.t()};
+          group->allreduce(x, all)->wait();
+          expect_bits(mine, mean, "all-reduce of a transposed tensor");
+          x = {at::view_as_complex(of(rank == 0 ? 40'000 : 48'000))};
+          group->allreduce(x, all)->wait();
+          expect_bits(at::view_as_real(x[0]), mean, "complex numbers");
+          mine = of(rank == 0 ? 40'000 : 48'000);
+          x = {mine.clone()};
+          c10d::ReduceOptions one;
+          one.reduceOp = c10d::ReduceOp::AVG;
+          one.rootRank = 1;
+          group->reduce(x, one)->wait();
+          expect_bits(x[0], rank == 1 ? mean : mine, "reduce");
+          x = {of(0)};
+          std::vector<tensors> lists{{mine, mine}};
+          c10d::ReduceScatterOptions parts;
+          parts.reduceOp = c10d::ReduceOp::AVG;
+          group->reduce_scatter(x, lists, parts)->wait();
+          expect_bits(x[0], mean, "reduce-scatter");
+        }
+      },
+      false, two_hosts);
+}
+
 TEST(local_group_dtype_test, sends_the_numbers_of_views_not_their_memory) {
   run(
     2,

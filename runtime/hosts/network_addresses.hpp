@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "troupe/runtime/error.hpp"
@@ -29,5 +30,10 @@ expected<network_address> find_address(const std::vector<network_address>& all,
 
 /// The same among those of this host.
 expected<network_address> find_own_address(const std::string& wanted);
+
+/// Ends the error of ranks whose host does not have the address by which agents
+/// reached it: it was translated on the way.
+inline constexpr std::string_view other_network_hint =
+  "; scaling.network_interface chooses another network";
 
 } // namespace troupe::internal

@@ -10,6 +10,7 @@
 
 #include <sys/socket.h>
 
+#include "troupe/runtime/hosts/network_addresses.hpp"
 #include "troupe/runtime/process/internet_socket.hpp"
 #include "troupe/runtime/process/secrets.hpp"
 #include "troupe/runtime/process/would_block.hpp"
@@ -279,9 +280,12 @@ expected<ring_leader> decode_leader(std::string_view text) {
 
 expected<ring_port> ring_port::open(const std::string& address) {
   TROUPE_TRY(auto here, endpoint_at(address, 0));
-  TROUPE_TRY(auto port, listen_at(here, SOMAXCONN,
-                                  concat("the network address ", address,
-                                         " cannot be used on this host")));
+  auto listening = listen_at(
+    here, SOMAXCONN,
+    concat("the network address ", address, " cannot be used on this host"));
+  if (!listening && listening.error().code == ec::invalid_config)
+    listening.error().message += other_network_hint;
+  TROUPE_TRY(auto port, std::move(listening));
   ring_port result;
   result.address_ = address;
   result.socket_ = std::move(port.socket);

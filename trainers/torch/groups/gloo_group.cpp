@@ -56,7 +56,8 @@ make_gloo_group(const c10::intrusive_ptr<c10d::Store>& store, int rank,
   // With an address of another host, Gloo only says that it cannot connect.
   if (auto here = find_own_address(address); !here)
     throw train_error{
-      {here.error().code, c10::str("rank ", rank, ": ", here.error().message)}};
+      {here.error().code, c10::str("rank ", rank, ": ", here.error().message,
+                                   other_network_hint)}};
   auto make = [&] {
     auto options = gloo::Options::create(
       std::min<std::chrono::milliseconds>(timeout, connect_timeout));

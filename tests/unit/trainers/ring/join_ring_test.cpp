@@ -184,6 +184,16 @@ TEST(join_ring_test, refuses_names_and_addresses_of_other_hosts) {
   }
 }
 
+// An agent may have reached its driver at an address that is translated.
+TEST(join_ring_test, says_how_to_choose_an_address_that_the_host_has) {
+  auto port = ring_port::open("192.0.2.1");
+  ASSERT_FALSE(port);
+  EXPECT_EQ(port.error().message,
+            "the network address 192.0.2.1 cannot be used on this host: Cannot "
+            "assign requested address; scaling.network_interface chooses "
+            "another network");
+}
+
 TEST(join_ring_test, names_the_neighbor_that_is_missing) {
   ring_ports ports{3, false};
   // Host b is there, but calls no one; host c has left.

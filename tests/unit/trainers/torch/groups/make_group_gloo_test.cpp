@@ -16,6 +16,7 @@
 
 #include "tests/support/no_new_threads.hpp"
 #include "tests/unit/trainers/torch/groups/make_group_fixture.hpp"
+#include "troupe/runtime/hosts/network_addresses.hpp"
 
 namespace troupe::internal::test {
 
@@ -242,6 +243,7 @@ TEST_F(make_group_test, gloo_between_hosts_needs_an_address_of_this_one) {
                         "192.0.2.7; it has "),
     std::string::npos)
     << reason.message;
+  EXPECT_TRUE(reason.message.ends_with(other_network_hint)) << reason.message;
 }
 
 TEST_F(make_group_test, gloo_names_the_ranks_that_do_not_come) {

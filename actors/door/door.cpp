@@ -280,9 +280,11 @@ private:
   }
 
   void make_room() {
-    auto silent = std::ranges::find_if(
-      pending_, [](const connection& x) { return !x.channel->has_heard(); });
-    auto leaves = silent != pending_.end() ? silent : pending_.begin();
+    std::vector<unknown_caller> all;
+    for (auto& x : pending_)
+      all.push_back({x.address, !x.channel->has_heard()});
+    auto leaves =
+      pending_.begin() + static_cast<std::ptrdiff_t>(choose_leaver(all));
     refuse(*leaves, channel_fault::crowded,
            concat("more than ", args_.max_pending,
                   " connections without a handshake"));

@@ -72,8 +72,9 @@ struct door_args {
   std::chrono::milliseconds handshake_limit{5000};
 
   /// Connections that may be without a greeting, with 45 KB each. When one more
-  /// comes, the oldest that has sent nothing is closed, or the oldest of all:
-  /// clients that only connect do not keep an agent out.
+  /// comes, one is closed, of the address that has the most: the oldest that
+  /// has sent nothing, or the oldest. Clients that only connect do not keep an
+  /// agent out, nor do those of one address, whatever they send.
   std::size_t max_pending = 64;
 
   link_limits link;

@@ -169,4 +169,14 @@ expected<listening_socket> listen_at(const endpoint& where, int backlog,
   return listening_socket{std::move(socket), own->port()};
 }
 
+std::size_t choose_leaver(std::span<const unknown_caller> all) {
+  auto weight = [&all](const unknown_caller& x) {
+    auto same = std::ranges::count(all, x.address, &unknown_caller::address);
+    return std::pair{same, x.is_silent};
+  };
+  // The first of those that weigh most.
+  auto leaver = std::ranges::max_element(all, {}, weight);
+  return static_cast<std::size_t>(leaver - all.begin());
+}
+
 } // namespace troupe::internal

@@ -7,7 +7,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "troupe/runtime/error.hpp"
@@ -93,5 +95,17 @@ struct listening_socket {
 /// otherwise, and with "<what>: <the system's words>".
 expected<listening_socket> listen_at(const endpoint& where, int backlog,
                                      std::string what);
+
+/// A connection whose other side has not shown yet who it is.
+struct unknown_caller {
+  std::string_view address;
+  bool is_silent = false; ///< It has sent nothing so far.
+};
+
+/// Which of *all*, the oldest first, is closed if there is no place for another
+/// one: of the address that has the most, the oldest that is silent, else the
+/// oldest. So a flood from one address closes only its own connections, unless
+/// each of the others has as many. *all* has one at least.
+std::size_t choose_leaver(std::span<const unknown_caller> all);
 
 } // namespace troupe::internal

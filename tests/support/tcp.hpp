@@ -18,16 +18,22 @@
 
 namespace troupe::internal::test {
 
-/// A TCP connection to *port* of 127.0.0.1.
-inline unique_fd connect_to_port(std::uint16_t port) {
+/// A TCP connection to *port* of 127.0.0.1, from 127.0.0.*host*.
+inline unique_fd connect_to_port(std::uint16_t port, std::uint8_t host = 1) {
   unique_fd result{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+  sockaddr_in own{};
+  own.sin_family = AF_INET;
+  own.sin_addr.s_addr = htonl(INADDR_LOOPBACK - 1 + host);
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_port = htons(port);
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  if (::connect(result.get(), reinterpret_cast<sockaddr*>(&address),
-                sizeof(address))
-      != 0)
+  if ((host != 1
+       && ::bind(result.get(), reinterpret_cast<sockaddr*>(&own), sizeof(own))
+            != 0)
+      || ::connect(result.get(), reinterpret_cast<sockaddr*>(&address),
+                   sizeof(address))
+           != 0)
     result.reset();
   return result;
 }

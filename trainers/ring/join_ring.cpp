@@ -148,6 +148,7 @@ private:
           next_visit_ = join_clock::now() + call_pause;
         return;
       }
+      auto caller = endpoint::remote(socket.get());
       auto handshake = args_.security->begin(std::move(socket), true);
       if (!handshake)
         continue;
@@ -158,20 +159,24 @@ private:
         greeting_of(leaders_[previous_index()].token, index_),
         greeting_of(port_.token(), previous_index()),
         join_clock::now() + greeting_limit);
+      if (caller)
+        visitors_.back().address = caller->text();
     }
   }
 
-  /// Makes room: the neighbor speaks at once, so it is none of the silent ones.
-  /// Once it is known it is never dropped: it may not call again.
+  /// Makes room. Once the neighbor is known it is never dropped: it may not
+  /// call again.
   bool drop_visitor() {
-    auto dropped = std::ranges::find_if(
-      visitors_, [](greeted_connection& x) { return x.is_silent(); });
-    if (dropped == visitors_.end())
-      dropped =
-        std::ranges::find_if(visitors_, [](auto& x) { return !x.is_known(); });
-    if (dropped == visitors_.end())
+    std::vector<unknown_caller> strangers;
+    std::vector<std::list<greeted_connection>::iterator> places;
+    for (auto i = visitors_.begin(); i != visitors_.end(); ++i)
+      if (!i->is_known()) {
+        strangers.push_back({i->address, i->is_silent()});
+        places.push_back(i);
+      }
+    if (strangers.empty())
       return false;
-    visitors_.erase(dropped);
+    visitors_.erase(places[choose_leaver(strangers)]);
     return true;
   }
 

@@ -66,6 +66,7 @@ public:
   std::unique_ptr<byte_link> take(std::chrono::milliseconds lost_after);
 
   time_point deadline;
+  std::string address; ///< Of a caller, if its owner has set it.
   std::string problem;
 
 private:

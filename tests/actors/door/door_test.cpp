@@ -350,6 +350,28 @@ TEST_F(door_test, makes_room_by_closing_the_oldest_that_is_silent) {
   EXPECT_EQ(::recv(speaks.get(), &byte, 1, MSG_DONTWAIT), -1);
 }
 
+TEST_F(door_test, a_flood_from_one_address_makes_room_in_its_own_places) {
+  constexpr std::size_t places = 4;
+  open([](door_args& x) {
+    x.max_pending = places;
+    x.handshake_limit = door_patience;
+  });
+  door_client agent{port(), certificates.agent_identity()};
+  agent.channel->shake_hands(); // It has said hello, and waits.
+  std::vector<unique_fd> strangers;
+  for (std::size_t i = 0; i < 40; ++i) {
+    strangers.push_back(connect_to_port(port(), 2));
+    ::send(strangers.back().get(), "\x16\x03\x01", 3, MSG_NOSIGNAL);
+  }
+  auto refusals = record.refusals(40 + 1 - places);
+  EXPECT_EQ(refusals.size(), 40 + 1 - places);
+  for (auto& x : refusals) {
+    EXPECT_EQ(x.cause, fault::crowded) << x.text;
+    EXPECT_EQ(x.address, "127.0.0.2");
+  }
+  EXPECT_TRUE(agent.enter()) << agent.channel->failure().text;
+}
+
 /// Lets this process open no more descriptors, until its end.
 class no_more_descriptors {
 public:

@@ -4,6 +4,7 @@
 #include <poll.h>
 
 #include <cerrno>
+#include <vector>
 
 namespace troupe::internal {
 namespace {
@@ -68,6 +69,23 @@ TEST(internet_socket_test, takes_a_number_only_where_a_name_may_be_wrong) {
   EXPECT_EQ(both.front().text(), "::1");
   EXPECT_EQ(both.front().port(), 80);
   EXPECT_TRUE(resolve("localhost", 1, host_kind::any));
+}
+
+TEST(internet_socket_test, one_of_the_address_with_the_most_leaves) {
+  std::vector<unknown_caller> all{{"a", true}, {"b", false}, {"b", false}};
+  EXPECT_EQ(choose_leaver(all), 1u) << "the oldest of b";
+  all.push_back({"b", true});
+  EXPECT_EQ(choose_leaver(all), 3u) << "the silent one of b";
+  all.push_back({"b", true});
+  EXPECT_EQ(choose_leaver(all), 3u) << "the oldest silent one of b";
+}
+
+TEST(internet_socket_test,
+     a_silent_caller_leaves_if_all_addresses_have_as_many) {
+  std::vector<unknown_caller> all{{"a", false}, {"b", true}, {"c", true}};
+  EXPECT_EQ(choose_leaver(all), 1u);
+  all[1].is_silent = all[2].is_silent = false;
+  EXPECT_EQ(choose_leaver(all), 0u);
 }
 
 } // namespace

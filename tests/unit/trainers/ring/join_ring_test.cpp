@@ -1,7 +1,6 @@
 #include "troupe/runtime/process/descriptor.hpp"
 #include "troupe/trainers/ring/join_ring.hpp"
 
-#include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
@@ -11,6 +10,7 @@
 
 #include "ring_fixture.hpp"
 #include "tests/support/few_descriptors.hpp"
+#include "tests/support/tcp.hpp"
 
 namespace troupe::internal {
 
@@ -20,15 +20,11 @@ using namespace std::chrono_literals;
 using test::on_hosts;
 using test::ring_ports;
 
-/// A stranger's connection, which says *what*.
-unique_fd stranger_at(const ring_port& port, const std::string& what) {
-  unique_fd result{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
-  sockaddr_in to{};
-  to.sin_family = AF_INET;
-  to.sin_port = htons(port.port());
-  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  EXPECT_EQ(
-    ::connect(result.get(), reinterpret_cast<sockaddr*>(&to), sizeof(to)), 0);
+/// A stranger's connection from 127.0.0.*host*, which says *what*.
+unique_fd stranger_at(const ring_port& port, const std::string& what,
+                      std::uint8_t host = 1) {
+  auto result = test::connect_to_port(port.port(), host);
+  EXPECT_TRUE(result);
   EXPECT_EQ(::send(result.get(), what.data(), what.size(), MSG_NOSIGNAL),
             static_cast<ssize_t>(what.size()));
   return result;
@@ -94,6 +90,32 @@ TEST(join_ring_test, strangers_do_not_push_a_neighbor_out) {
     EXPECT_EQ(::recv(neighbor.get(), &answered, 1, 0), 1) << words;
     EXPECT_EQ(answered, 't');
   }
+}
+
+// It is on another host than they are, and slower.
+TEST(join_ring_test, strangers_of_one_address_push_each_other_out) {
+  ring_ports ports{2, false};
+  auto& port = ports.ports[1];
+  auto greeting = greeting_at(port);
+  auto neighbor = stranger_at(port, greeting.substr(0, 1));
+  std::vector<unique_fd> strangers;
+  for (int i = 0; i < 20; ++i) // more than are held
+    strangers.push_back(stranger_at(port, "t", 2));
+  wake_event stop;
+  join_ring_args args;
+  args.stop = stop.fd();
+  std::thread host{
+    [&] { EXPECT_FALSE(join_ring(port, ports.leaders, 1, args)); }};
+  char none = 0;
+  for (std::size_t i = 0; i < 5; ++i) // as many as find no place
+    EXPECT_LE(::recv(strangers[i].get(), &none, 1, 0), 0);
+  EXPECT_EQ(::send(neighbor.get(), greeting.data() + 1, greeting.size() - 1, 0),
+            static_cast<ssize_t>(greeting.size() - 1));
+  std::string answer(greeting.size(), '\0');
+  EXPECT_EQ(::recv(neighbor.get(), answer.data(), answer.size(), MSG_WAITALL),
+            static_cast<ssize_t>(answer.size()));
+  stop.notify();
+  host.join();
 }
 
 // It was stopped between its greetings, and takes the connection for whole.

@@ -16,6 +16,7 @@
 #include "troupe/runtime/process/secrets.hpp"
 #include "troupe/runtime/process/threads.hpp"
 #include "troupe/runtime/text.hpp"
+#include "troupe/runtime/timing.hpp"
 
 namespace troupe::internal {
 
@@ -108,7 +109,10 @@ public:
       if (result_)
         return std::move(*result_);
       drop_late();
-      if (dial_clock::now() >= end_)
+      auto now = dial_clock::now();
+      if (stood_still(now, next_event_))
+        begin_again(now);
+      else if (now >= end_)
         return failure(ec::timeout,
                        summary("within " + duration_text(args_.limit)));
     }
@@ -139,6 +143,7 @@ private:
       else if (chosen_ == nullptr)
         next = std::min(next, x.next_try);
     }
+    next_event_ = next;
     wait_until_ready(waits, next);
     std::size_t i = 0;
     for (auto& x : tries_)
@@ -169,6 +174,16 @@ private:
         chosen_ = nullptr;
       return true;
     });
+  }
+
+  /// After a standstill, which may have taken all the time that there was:
+  /// tries each address without a pause.
+  void begin_again(dial_clock::time_point now) {
+    for (auto& x : addresses_) {
+      x.pause = args_.first_pause;
+      x.next_try = now; // Of those that are not tried yet.
+    }
+    end_ = std::max(end_, now + args_.per_address);
   }
 
   void fail(dialed_address& x, std::string cause) {
@@ -332,6 +347,7 @@ private:
   tls_identity own_;
   const dial_args& args_;
   dial_clock::time_point end_ = dial_clock::now() + args_.limit;
+  dial_clock::time_point next_event_;     ///< At the latest.
   std::vector<dialed_address> addresses_; // as many as at the start
   std::list<dial_try> tries_;
   dial_try* chosen_ = nullptr; ///< The one that has shown its certificate.

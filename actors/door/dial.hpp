@@ -21,7 +21,8 @@ struct dial_args {
   std::chrono::milliseconds longest_pause{2000};
 
   /// For all of it. Long, because an agent may start before its driver, and
-  /// before its driver's name can be resolved.
+  /// before its driver's name can be resolved. After a standstill of this
+  /// process, which may have taken all of it, `per_address` is left at least.
   std::chrono::milliseconds limit{120'000};
 
   /// Ends the call as soon as this descriptor is readable; -1: none.

@@ -130,6 +130,21 @@ TEST_F(dial_test, gives_a_link_up_whose_driver_has_ended) {
   EXPECT_EQ(ended.error().code, ec::protocol);
 }
 
+// Its limit was over long ago, which no event can be the cause of.
+TEST_F(dial_test, has_time_for_one_more_try_after_a_standstill) {
+  auto args = impatient(-1min);
+  plain_listener silent;
+  auto late = dial(ticket_for(silent.port()), args);
+  ASSERT_FALSE(late);
+  EXPECT_EQ(late.error().code, ec::timeout);
+  EXPECT_THAT(late.error().message, HasSubstr("no TLS handshake within"));
+  open([](door_args& x) { x.has_link = [](const link_id&) { return true; }; });
+  args.per_address = door_patience;
+  args.resumes = link_id{};
+  auto dialed = dial(ticket_for(port()), args);
+  EXPECT_TRUE(dialed) << dialed.error().message;
+}
+
 TEST_F(dial_test, names_the_cause_of_each_address) {
   std::optional<plain_listener> none{std::in_place};
   auto free_port = none->port();

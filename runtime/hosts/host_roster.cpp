@@ -275,7 +275,8 @@ expected<std::size_t> host_roster::admit(const agent_facts& x, time_point now,
     auto lacks_room = room.ranks == 0 && !room.shortage.empty();
     // A host that has just booted may not show its GPUs yet, or only some.
     if (was_here(*host, x)
-        && (lacks_room || states_.may_have_more(*host, room, now))) {
+        && (lacks_room
+            || states_.may_have_more(*host, x.incarnation, room, now))) {
       states_.on_problem(*host, room.shortage);
       return failure(ec::conflict, std::move(room.shortage));
     }

@@ -63,9 +63,9 @@ public:
   /// The host that the agent *x* is assigned, the same if it asks again.
   /// `ec::invalid_config` if it can never have one, `ec::conflict` if all are
   /// taken, or if it has been here and lacks what its ranks claim, such as GPUs
-  /// that show late after a boot, for `late_room` if it has room for some,
-  /// `ec::stopped` if another launch has replaced its own. What follows from a
-  /// refusal is added to *decisions*.
+  /// that show late after a boot, for `late_room` of each agent if it has room
+  /// for some, `ec::stopped` if another launch has replaced its own. What
+  /// follows from a refusal is added to *decisions*.
   expected<std::size_t> admit(const agent_facts& x, time_point now,
                               host_decisions& decisions);
 

@@ -92,17 +92,21 @@ void host_states::admit(std::size_t host, const agent_facts& x, bool is_guest,
   mine.driver_address = x.driver_address;
   mine.admitted = now;
   mine.room = std::move(room);
-  mine.short_since.reset();
+  mine.short_since.clear();
 }
 
-bool host_states::may_have_more(std::size_t host, const host_room& room,
-                                time_point now) {
+bool host_states::may_have_more(std::size_t host, std::uint64_t incarnation,
+                                const host_room& room, time_point now) {
+  skip_standstill(now); // The check may come after this.
   auto& x = hosts_[host];
   if (room.ranks >= x.room.ranks)
     return false;
-  if (!x.short_since)
-    x.short_since = now;
-  return now - *x.short_since < late_room;
+  // One that still asks has its place by then.
+  std::erase_if(x.short_since, [&](auto& known) {
+    return known.first != incarnation && now - known.second > 2 * late_room;
+  });
+  auto since = x.short_since.emplace(incarnation, now).first->second;
+  return now - since < late_room;
 }
 
 host_decisions host_states::on_hello(std::size_t host,
@@ -279,7 +283,6 @@ void host_states::launch(std::size_t host, time_point now,
   x.state = host_state::launching;
   x.next_launch.reset();
   x.problem.clear();
-  x.short_since.reset();
   x.said.clear();
   x.launch = x.launch == 0 ? x.first_launch : ++launches_;
   x.has_launcher = true;
@@ -401,6 +404,8 @@ void host_states::skip_standstill(time_point now) {
     x.heard = std::min(now, x.heard + gap);
     x.launched = std::min(now, x.launched + gap);
     x.admitted = std::min(now, x.admitted + gap);
+    for (auto& known : x.short_since)
+      known.second = std::min(now, known.second + gap);
   }
   if (gather_until_)
     *gather_until_ += gap;

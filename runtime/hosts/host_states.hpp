@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <deque>
 #include <limits>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -168,8 +169,9 @@ struct run_host {
   time_point admitted{};      ///< Its agent checks it since then.
   /// Why that cannot use its storage, which may pass.
   std::string problem;
-  /// Its agent has said since then that it has less room than before.
-  std::optional<time_point> short_since;
+  /// Agents that were refused since they have less room than there was, by
+  /// incarnation: since when they say so.
+  std::map<std::uint64_t, time_point> short_since;
 
   // -- its state
   host_state state = host_state::expected;
@@ -239,7 +241,8 @@ public:
   static constexpr retry_delay left_out_delay{duration{60'000},
                                               duration{3'600'000}};
 
-  /// How long a host that has been here may lack a part of its room.
+  /// How long an agent of a host that has been here may lack a part of its
+  /// room.
   static constexpr duration late_room{30'000};
 
   /// *addresses* are those of the driver, for messages.
@@ -282,9 +285,11 @@ public:
     hosts_[host].problem = problem;
   }
 
-  /// Whether *host*, which has been here, has less *room* than then, and not
-  /// for long.
-  bool may_have_more(std::size_t host, const host_room& room, time_point now);
+  /// Whether *host*, which has been here, has less *room* than then, and its
+  /// agent *incarnation* has not said so for `late_room`: it may have just
+  /// booted.
+  bool may_have_more(std::size_t host, std::uint64_t incarnation,
+                     const host_room& room, time_point now);
 
   /// The agent *incarnation* of *host* has checked it: it is here. A launch of
   /// this driver there ends if it is a guest.

@@ -36,6 +36,28 @@ protected:
     x.gpus = gpus;
     return x;
   }
+
+  /// An elastic run has lost a host that had room for two ranks.
+  void lose_first() {
+    make(1, {2, 2, 2});
+    ASSERT_EQ(admit(with("h1", 1, 2)).value(), 1u);
+    roster.checked(1, 1, {}, now);
+    roster.gone(1, 1, "lost", now);
+  }
+
+  /// Whether the agent *x* is to ask again.
+  bool has_to_wait(const agent_facts& x) {
+    auto host = admit(x);
+    return !host && host.error().code == ec::conflict;
+  }
+
+  /// Passes *time* in which the driver looks after its hosts.
+  void pass(host_limits::duration time) {
+    for (; time.count() > 0; time -= roster.next_check()) {
+      now += roster.next_check();
+      last = roster.check(now);
+    }
+  }
 };
 
 TEST_F(claim_roster_test, refuses_a_host_that_cannot_hold_its_ranks) {
@@ -96,17 +118,42 @@ TEST_F(claim_roster_test, a_host_that_comes_back_with_more_has_more_ranks) {
 }
 
 TEST_F(claim_roster_test, a_host_that_comes_back_may_show_a_part_late) {
-  make(1, {2, 2, 2});
-  ASSERT_EQ(admit(with("h1", 1, 2)).value(), 1u);
-  roster.checked(1, 1, {}, now);
-  roster.gone(1, 1, "lost", now);
+  lose_first();
   auto refused = admit(with("h1", 2, 1));
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, ec::conflict);
   EXPECT_EQ(refused.error().message, "2 workers ask for 2 gpus, host h1 has 1");
-  now += host_states::late_room;
+  pass(host_states::late_room);
   ASSERT_EQ(admit(with("h1", 2, 1)).value(), 1u) << "that is all it has";
   EXPECT_EQ(roster.at(1).room.ranks, 1);
+}
+
+// Its machine has booted once more, or its pod was started again.
+TEST_F(claim_roster_test, each_agent_of_a_host_may_show_a_part_late) {
+  lose_first();
+  EXPECT_TRUE(has_to_wait(with("h1", 2, 1)));
+  pass(host_states::late_room);
+  EXPECT_TRUE(has_to_wait(with("h1", 3, 1)));
+  pass(host_states::late_room);
+  EXPECT_EQ(admit(with("h1", 3, 1)).value(), 1u);
+}
+
+TEST_F(claim_roster_test, two_agents_of_a_host_do_not_hold_each_other_back) {
+  lose_first();
+  for (std::uint64_t agent : {2, 3, 2})
+    EXPECT_TRUE(has_to_wait(with("h1", agent, 1)));
+  pass(host_states::late_room);
+  EXPECT_EQ(admit(with("h1", 2, 1)).value(), 1u);
+}
+
+TEST_F(claim_roster_test, a_part_is_not_late_for_the_drivers_standstill) {
+  lose_first();
+  EXPECT_TRUE(has_to_wait(with("h1", 2, 1)));
+  pass(host_states::late_room / 2);
+  now += std::chrono::hours{1}; // A signal stopped the driver.
+  EXPECT_TRUE(has_to_wait(with("h1", 2, 1)));
+  pass(host_states::late_room / 2);
+  EXPECT_EQ(admit(with("h1", 2, 1)).value(), 1u);
 }
 
 TEST_F(claim_roster_test, another_machine_with_too_little_is_refused_for_good) {

@@ -166,11 +166,14 @@ TEST_F(host_states_test, a_host_may_lack_a_part_of_its_room_after_each_boot) {
   states->on_gone(1, 1, "its connection broke", now);
   gather();
   EXPECT_THAT(pass(seconds{1}, {0}), ElementsAre("launch 1 as 3"));
-  EXPECT_TRUE(states->may_have_more(1, {0, {}}, now));
+  EXPECT_TRUE(states->may_have_more(1, 2, {0, {}}, now));
   launcher_ended(1, 3, "its connection broke");
   EXPECT_THAT(pass(seconds{40}, {0}), ElementsAre("launch 1 as 4"));
-  EXPECT_TRUE(states->may_have_more(1, {0, {}}, now));
-  EXPECT_FALSE(states->may_have_more(1, {0, {}}, now + host_states::late_room));
+  EXPECT_TRUE(states->may_have_more(1, 3, {0, {}}, now));
+  pass(seconds{29}, {0});
+  EXPECT_TRUE(states->may_have_more(1, 3, {0, {}}, now));
+  pass(seconds{1}, {0});
+  EXPECT_FALSE(states->may_have_more(1, 3, {0, {}}, now));
 }
 
 TEST_F(host_states_test, a_host_may_lack_its_mounts_after_a_boot) {

@@ -192,7 +192,7 @@ void worker_group_state::note_host(const host_notice& x) {
       tell_driver(preempt_run{std::move(why), x.grace_ms});
     return;
   }
-  auto grace = x.grace_ms < 0 ? args.plan.stop_grace
+  auto grace = x.grace_ms < 0 ? args.plan.host_grace
                               : std::chrono::milliseconds{x.grace_ms};
   auto has_ranks = attempt && hosts->has_ranks(x.node_rank);
   hosts->drain(x.node_rank, x.incarnation, grace);

@@ -38,7 +38,7 @@ struct group_plan {
   std::chrono::milliseconds stop_timeout{0};
   std::chrono::milliseconds exit_timeout{0};
   /// Until a host that is about to leave is gone, if it does not say.
-  std::chrono::milliseconds stop_grace{0};
+  std::chrono::milliseconds host_grace{0};
   loop_spec loop;
   std::map<std::string, std::string> environment; ///< What ranks get.
   /// What leaders of hosts show each other. Unset if there is one host.

@@ -58,7 +58,7 @@ expected<group_plan> plan_of(const run_request& request,
   plan.start_timeout = request.run.start_timeout;
   plan.stop_timeout = request.run.stop_timeout;
   plan.exit_timeout = request.run.exit_timeout;
-  plan.stop_grace = request.run.stop_grace;
+  plan.host_grace = host_grace(request.run);
   plan.preempt_signals = request.run.preempt_signals;
   if (plan.in_process) // Threads are handed the loop itself.
     return plan;

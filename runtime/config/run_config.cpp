@@ -186,4 +186,8 @@ std::chrono::milliseconds longest_grace(const run_config& x) {
                   std::chrono::milliseconds{0});
 }
 
+std::chrono::milliseconds host_grace(const run_config& x) {
+  return std::min(x.stop_grace, x.sender_grace.value_or(x.stop_grace));
+}
+
 } // namespace troupe::internal

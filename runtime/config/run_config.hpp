@@ -150,8 +150,9 @@ struct run_config {
   std::vector<int> preempt_signals = internal::default_preempt_signals();
   /// How long the sender of such a signal waits before it kills the process
   /// (`terminationGracePeriodSeconds` of Kubernetes, for example): the grace is
-  /// shortened so that `stop_timeout` still fits. Unset: the environment
-  /// variable `TROUPE_SENDER_GRACE`, in seconds, if there is one.
+  /// shortened so that `stop_timeout` still fits, also that of a host whose
+  /// agent does not know its own. Unset: the environment variable
+  /// `TROUPE_SENDER_GRACE`, in seconds, if there is one.
   std::optional<std::chrono::milliseconds> sender_grace;
   /// What every rank calls around its loop and after its reports.
   troupe::rank_hooks rank_hooks;
@@ -183,6 +184,11 @@ run_config resolve(run_config x);
 
 /// The longest grace that the sender of a signal allows the ranks of *x*.
 std::chrono::milliseconds longest_grace(const run_config& x);
+
+/// How long a host of *x* is there once it is about to leave, if it does not
+/// say. At most `stop_grace`: senders on other hosts may wait for a shorter
+/// time than that of the driver.
+std::chrono::milliseconds host_grace(const run_config& x);
 
 } // namespace internal
 

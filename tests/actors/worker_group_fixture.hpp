@@ -24,7 +24,7 @@ protected:
     plan.start_timeout = std::chrono::seconds{60};
     plan.stop_timeout = std::chrono::seconds{5};
     plan.exit_timeout = std::chrono::seconds{60};
-    plan.stop_grace = std::chrono::seconds{30};
+    plan.host_grace = std::chrono::seconds{30};
     plan.loop = {{"module", 1, "id"}, {"module", 2, "id"}, "config"};
   }
 

@@ -47,6 +47,17 @@ TEST_F(joining_host_test, ranks_that_stay_too_long_are_ended_for_the_next) {
   expect_ended_for(theirs);
 }
 
+TEST_F(joining_host_test, a_host_that_does_not_say_has_the_grace_of_the_run) {
+  played_ranks theirs{system};
+  start_with(theirs);
+  notice(-1);
+  pass_alive(24, 1);
+  EXPECT_FALSE(ranks.asked_to_end(0));
+  pass_alive(1, 1);
+  EXPECT_TRUE(ranks.asked_to_end(0));
+  EXPECT_TRUE(theirs.asked_to_end(1));
+}
+
 // The driver has not asked for this end, and waits for one that it can act on.
 TEST_F(joining_host_test, ranks_of_a_run_that_is_done_are_ended_for_the_host) {
   played_ranks theirs{system};

@@ -8,10 +8,12 @@ namespace {
 
 using kind = rank_failure::kind_type;
 
-/// Whether the end of a rank's host may have ended the rank this way. No limit
-/// is met by ranks of a host that is silent, also before it *is_lost*.
+/// Whether the end of a rank's host may have ended the rank this way, or kept
+/// it from starting: the spawner there may end first. No limit is met by ranks
+/// of a host that is silent, also before it *is_lost*.
 bool is_loss(const loss_excuses::failed_rank& x, bool is_lost) {
-  return x.kind == kind::lost || (is_lost && x.kind == kind::timeout)
+  return x.kind == kind::lost || x.kind == kind::start_failed
+         || (is_lost && x.kind == kind::timeout)
          || (x.kind == kind::signal
              && (x.code == SIGKILL || x.code == SIGTERM));
 }

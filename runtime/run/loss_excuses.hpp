@@ -19,9 +19,9 @@ namespace troupe::internal {
 /// Invariants (the tests cite them by name):
 ///   LE-1  Only the loss of a host of an elastic run, or of one that had said
 ///         that it would leave, excuses anything.
-///   LE-2  A rank on such a host is excused if it is lost, was ended by SIGKILL
-///         or SIGTERM, or took longer than a limit and the host is lost: an
-///         exception or a crash is its own.
+///   LE-2  A rank on such a host is excused if it is lost, could not be
+///         started, was ended by SIGKILL or SIGTERM, or took longer than a
+///         limit and the host is lost: an exception or a crash is its own.
 ///   LE-3  Once a host with ranks is lost, each exception, each end of a
 ///         process and each exceeded limit since its last sign is excused, on
 ///         every host, also one that becomes known after the loss.

@@ -117,6 +117,20 @@ TEST_F(elastic_group_test, a_host_lost_as_its_ranks_start_is_not_a_failure) {
   expect_excused(1, kind::lost);
 }
 
+// Its spawner ends before its agent does.
+TEST_F(elastic_group_test, a_start_that_fails_with_its_host_is_not_a_failure) {
+  join_as(second, 1);
+  join_as(third, 2);
+  begin(3);
+  ranks.rise(0);
+  second.launcher->fail(1, {ec::spawn, "the spawner has ended"});
+  system.settle();
+  lose(second.agent);
+  ranks.kill(0, SIGKILL);
+  third.kill(2, SIGKILL);
+  expect_excused(1, kind::start_failed);
+}
+
 TEST_F(elastic_group_test, a_rank_that_fails_by_itself_is_a_failure) {
   start_three();
   second.kill(1, SIGKILL);

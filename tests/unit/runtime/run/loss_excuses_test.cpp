@@ -59,9 +59,20 @@ TEST_F(loss_excuses_test, LE_2_ranks_that_end_with_their_host_are_excused) {
   for (auto signal : {SIGKILL, SIGTERM})
     EXPECT_EQ(fixed.excuse({ended(1, kind::signal, signal, 1ms)}),
               "about to leave");
+  EXPECT_EQ(fixed.excuse({{1, kind::start_failed, 0, {}, {}, {}}}),
+            "about to leave")
+    << "its spawner may end first";
   EXPECT_EQ(fixed.excuse({ended(1, kind::signal, SIGSEGV, 1ms)}), "");
   EXPECT_EQ(fixed.excuse({ended(0, kind::signal, SIGKILL, 1ms)}), "");
   EXPECT_EQ(fixed.excuse({threw(1, 1ms)}), "") << "that is its own";
+}
+
+TEST_F(loss_excuses_test, LE_2_a_rank_cannot_start_on_a_host_that_is_lost) {
+  EXPECT_EQ(excuses.excuse({{1, kind::start_failed, 0, {}, {}, {}}}), "lost");
+  EXPECT_EQ(excuses.excuse({{1, kind::start_failed, 0, {}, {}, {}},
+                            {0, kind::start_failed, 0, {}, {}, {}}}),
+            "")
+    << "that one is of a host that is there";
 }
 
 // It is lost later than a limit below `scaling_config::lost_after`.

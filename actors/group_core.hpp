@@ -49,7 +49,8 @@ struct group_attempt : numbered_attempt {
   bool started = false;
   bool limit_timer = false; ///< A timer for `report_timeout` is set.
   time_point begun;         ///< When its hosts were asked to start ranks.
-  /// When its ranks were to end: at once if one was over a limit.
+  /// When its ranks were to end: at once if one was over a limit or broke a
+  /// rule.
   std::optional<time_point> end_ordered;
 };
 

@@ -18,10 +18,11 @@ bool is_loss(const loss_excuses::failed_rank& x, bool is_lost) {
              && (x.code == SIGKILL || x.code == SIGTERM));
 }
 
-/// When the rank ended or was over a limit, if that may follow from the loss of
-/// another host. A loop meets it in an exception; a watchdog of its libraries
-/// may end the process instead. Or the rank waits for data of that host while
-/// others, which have theirs, wait for both.
+/// When the rank ended, was over a limit or broke a rule, if that may follow
+/// from the loss of another host. A loop meets it in an exception; a watchdog
+/// of its libraries may end the process instead. Or the loop catches the
+/// exception and leaves others waiting in a report. Or the rank waits for data
+/// of that host while others, which have theirs, wait for both.
 std::optional<loss_excuses::time_point>
 end_of(const loss_excuses::failed_rank& x) {
   switch (x.kind) {
@@ -32,7 +33,8 @@ end_of(const loss_excuses::failed_rank& x) {
     case kind::thread_exception:
       return x.process_ended;
     case kind::timeout:
-      return x.timed_out;
+    case kind::misuse:
+      return x.end_ordered;
     default:
       return std::nullopt;
   }

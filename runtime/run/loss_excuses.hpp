@@ -23,8 +23,8 @@ namespace troupe::internal {
 ///         started, was ended by SIGKILL or SIGTERM, or took longer than a
 ///         limit and the host is lost: an exception or a crash is its own.
 ///   LE-3  Once a host with ranks is lost, each exception, each end of a
-///         process and each exceeded limit since its last sign is excused, on
-///         every host, also one that becomes known after the loss.
+///         process, each exceeded limit and each misuse since its last sign is
+///         excused, on every host, also one that becomes known after the loss.
 ///   LE-4  One failure without an excuse makes the attempt count.
 class loss_excuses {
 public:
@@ -36,7 +36,8 @@ public:
     int code = 0; ///< As in `rank_failure`.
     std::optional<time_point> loop_ended;
     std::optional<time_point> process_ended;
-    std::optional<time_point> timed_out; ///< When it was over a limit.
+    /// When ranks were to end: at once if it was over a limit or broke a rule.
+    std::optional<time_point> end_ordered;
   };
 
   explicit loss_excuses(bool is_elastic = false) : is_elastic_(is_elastic) {}

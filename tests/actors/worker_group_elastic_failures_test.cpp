@@ -265,6 +265,48 @@ TEST_P(failing_rank_test, a_failure_before_the_last_sign_of_a_host_counts) {
   expect_counts();
 }
 
+/// Rank 0 returns from its loop while rank 2 waits for it in a report.
+class early_return_test : public elastic_group_test {
+protected:
+  early_return_test() {
+    start_three();
+    third.report(2, 0);
+  }
+
+  void leave() {
+    ranks.finish(0);
+    third.kill(2, SIGKILL);
+  }
+
+  /// Passes time in which the second host is silent if it *is_silent*.
+  void pass_with(int seconds, bool is_silent) {
+    for (int i = 0; i < seconds; ++i) {
+      pass_seconds(1);
+      tick(2, 2);
+      if (!is_silent)
+        tick(1, 1);
+    }
+  }
+};
+
+// Its collective failed, and the loop has caught the exception.
+TEST_F(early_return_test, a_return_since_a_host_is_silent_is_its_loss) {
+  pass_with(1, false);
+  pass_with(5, true);
+  leave();
+  EXPECT_TRUE(record->failed.empty());
+  pass_with(6, true);
+  expect_excused(0, kind::misuse);
+}
+
+TEST_F(early_return_test, a_return_before_the_last_sign_of_a_host_counts) {
+  leave();
+  pass_with(2, false);
+  pass_with(12, true);
+  EXPECT_EQ(failure_of(0).kind, kind::misuse);
+  expect_counts();
+}
+
 TEST_F(elastic_group_test, an_end_after_a_host_is_lost_follows_from_its_loss) {
   start_two();
   pass_alive(1, 1);

@@ -36,6 +36,12 @@ protected:
     return {host, kind::timeout, 0, {}, {}, t0 + after};
   }
 
+  /// Ranks were to end since one of *host* broke a rule.
+  static loss_excuses::failed_rank broke_rule(std::size_t host,
+                                              std::chrono::milliseconds after) {
+    return {host, kind::misuse, 0, {}, {}, t0 + after};
+  }
+
   loss_excuses excuses{true};
 };
 
@@ -113,9 +119,18 @@ TEST_F(loss_excuses_test, LE_3_a_limit_since_the_last_sign_is_excused) {
   EXPECT_EQ(fixed.excuse({timed_out(0, 1ms)}), "");
 }
 
+// A loop may catch the exception of its collective, and return.
+TEST_F(loss_excuses_test, LE_3_a_misuse_since_the_last_sign_is_excused) {
+  EXPECT_EQ(excuses.excuse({broke_rule(0, 0ms)}), "lost");
+  EXPECT_EQ(excuses.excuse({broke_rule(0, -1ms)}), "");
+  loss_excuses fixed;
+  fixed.lost({1, "silent", false, t0}, "lost", true);
+  EXPECT_EQ(fixed.excuse({broke_rule(0, 1ms)}), "");
+}
+
 TEST_F(loss_excuses_test, LE_3_takes_no_other_failure_for_a_consequence) {
   auto since = t0 + 1ms;
-  for (auto how : {kind::lost, kind::start_failed, kind::misuse})
+  for (auto how : {kind::lost, kind::start_failed})
     EXPECT_EQ(excuses.excuse({{0, how, 0, since, since, since}}), "");
 }
 

@@ -194,12 +194,22 @@ void worker_group_state::note_host(const host_notice& x) {
   }
   auto grace = x.grace_ms < 0 ? args.plan.host_grace
                               : std::chrono::milliseconds{x.grace_ms};
-  auto has_ranks = attempt && hosts->has_ranks(x.node_rank);
+  // Ranks of the host may be those of an agent that is lost.
+  auto serves = attempt && roster.at(x.node_rank).serves();
   hosts->drain(x.node_rank, x.incarnation, grace);
-  if (!has_ranks)
+  if (!serves)
     return;
   attempt->excuses.leaves(x.node_rank, why);
-  let_leave(std::move(why), grace);
+  if (has_loops(x.node_rank))
+    let_leave(std::move(why), grace);
+}
+
+bool worker_group_state::has_loops(std::size_t host) const {
+  auto& its = hosts->roster().at(host);
+  for (int local = 0; local < its.ranks; ++local)
+    if (!attempt->tracker.loop_over(its.first_rank + local))
+      return true;
+  return false;
 }
 
 void worker_group_state::let_leave(std::string why,

@@ -48,6 +48,8 @@ struct worker_group_state : group_core {
   void preempt(const preempt_attempt& x);
   /// A host is about to leave: its ranks' last checkpoints come before.
   void note_host(const host_notice& x);
+  /// Whether a loop on *host* is not over: its last checkpoint may be to come.
+  bool has_loops(std::size_t host) const;
   /// Lets all ranks leave after one of their reports, within *grace*.
   void let_leave(std::string why, std::chrono::milliseconds grace);
   /// A host is lost, for *why*. Returns whether one of its ranks has failed for

@@ -25,10 +25,7 @@ host_decisions host_states::on_start_failed(std::set<std::size_t> failed,
   host_decisions out;
   skip_standstill(now); // The check may come after this.
   // An agent that has come since had no ranks.
-  std::erase_if(failed, [this](std::size_t i) {
-    auto state = state_behind(hosts_[i]);
-    return state != host_state::serving && state != host_state::draining;
-  });
+  std::erase_if(failed, [this](std::size_t i) { return !hosts_[i].serves(); });
   auto others = usable();
   std::erase_if(others,
                 [&failed](std::size_t i) { return failed.contains(i); });

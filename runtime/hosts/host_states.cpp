@@ -20,6 +20,12 @@ bool run_host::is_here() const noexcept {
   }
 }
 
+bool run_host::serves() const noexcept {
+  auto known = state == host_state::suspect ? before : state;
+  // Without ranks, one that is about to leave has left at once.
+  return known == host_state::serving || known == host_state::draining;
+}
+
 host_states::host_states(std::vector<run_host> hosts, host_limits limits,
                          std::string addresses, random_function random)
   : hosts_(std::move(hosts)), limits_(limits), addresses_(std::move(addresses)),

@@ -199,6 +199,10 @@ struct run_host {
 
   /// Whether its agent has checked it and counts.
   bool is_here() const noexcept;
+
+  /// Whether ranks of the attempt under way are its agent's, which may be
+  /// silent or about to leave.
+  bool serves() const noexcept;
 };
 
 /// Has the hosts of a run, and decides about them: when agents are launched,

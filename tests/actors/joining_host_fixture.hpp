@@ -129,8 +129,9 @@ protected:
   }
 
   /// The other host is about to leave.
-  void notice(std::int64_t grace_ms) {
-    send_anonymous(ranks.group, host_notice{1, 1, "SIGTERM", grace_ms});
+  void notice(std::int64_t grace_ms, std::uint64_t incarnation = 1) {
+    send_anonymous(ranks.group,
+                   host_notice{1, incarnation, "SIGTERM", grace_ms});
     system.settle();
   }
 
@@ -151,6 +152,13 @@ protected:
     theirs.obey(1);
     ASSERT_EQ(record->ended.size(), 1u);
     EXPECT_NE(record->ended[0].left_for, "");
+  }
+
+  /// The only attempt that ended has done so by itself.
+  void expect_finished() {
+    ASSERT_EQ(record->ended.size(), 1u);
+    EXPECT_FALSE(record->ended[0].stopped);
+    EXPECT_EQ(record->ended[0].left_for, "");
   }
 
   /// *rank* failed in the way *what*, and that does not count, since the host

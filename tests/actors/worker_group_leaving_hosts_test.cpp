@@ -83,9 +83,45 @@ TEST_F(joining_host_test, loops_that_returned_left_for_no_host) {
   theirs.end_loop(1);
   pass_alive(15, 1);
   theirs.exit(1);
-  ASSERT_EQ(record->ended.size(), 1u);
-  EXPECT_FALSE(record->ended[0].stopped);
-  EXPECT_EQ(record->ended[0].left_for, "");
+  expect_finished();
+}
+
+TEST_F(joining_host_test, a_host_whose_loops_returned_leaves_alone) {
+  played_ranks theirs{system};
+  start_with(theirs);
+  theirs.end_loop(1);
+  notice(20'000);
+  pass_alive(20, 1);
+  EXPECT_FALSE(ranks.asked_to_end(0));
+  theirs.exit(1);
+  ranks.finish(0);
+  expect_finished();
+}
+
+// The agent that had them is lost.
+TEST_F(joining_host_test, a_host_whose_agent_has_no_ranks_leaves_alone) {
+  played_ranks theirs{system};
+  start_with(theirs);
+  theirs.end_loop(1);
+  lose();
+  join(2);
+  notice(20'000, 2);
+  EXPECT_FALSE(state().hosts->agent_at(1));
+  pass_seconds(20);
+  EXPECT_FALSE(ranks.asked_to_end(0));
+  ranks.finish(0);
+  expect_finished();
+}
+
+TEST_F(joining_host_test, a_notice_of_the_next_agent_excuses_no_loss) {
+  played_ranks theirs{system};
+  start_with(theirs);
+  lose();
+  join(2);
+  notice(20'000, 2);
+  ranks.kill(0, SIGKILL);
+  EXPECT_EQ(failure_of(1).kind, kind::lost);
+  expect_counts();
 }
 
 TEST_F(joining_host_test, ranks_lost_with_a_host_that_leaves_have_not_failed) {
@@ -101,6 +137,15 @@ TEST_F(joining_host_test, ranks_killed_on_a_host_that_leaves_have_not_failed) {
   played_ranks theirs{system};
   start_leaving(theirs);
   theirs.kill(1, SIGKILL);
+  ranks.kill(0, SIGKILL);
+  expect_excused(1, kind::signal);
+}
+
+TEST_F(joining_host_test, ranks_killed_before_a_notice_have_not_failed) {
+  played_ranks theirs{system};
+  start_with(theirs);
+  theirs.kill(1, SIGKILL);
+  notice(20'000);
   ranks.kill(0, SIGKILL);
   expect_excused(1, kind::signal);
 }

@@ -220,8 +220,8 @@ host_decisions host_states::on_draining(std::size_t host,
   if (!x.is_here() || x.incarnation != incarnation)
     return out;
   x.gone_at = now + grace;
-  auto serves =
-    std::exchange(state_behind(x), host_state::draining) == host_state::serving;
+  auto serves = x.serves();
+  state_behind(x) = host_state::draining;
   if (!serves)
     let_go(host, now, out);
   decide(now, out);

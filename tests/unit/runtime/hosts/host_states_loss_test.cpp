@@ -64,6 +64,16 @@ TEST_F(host_states_test, a_draining_host_leaves_with_the_attempt) {
   EXPECT_EQ(state(1), host_state::left);
 }
 
+TEST_F(host_states_test, a_second_notice_of_a_host_ends_no_attempt) {
+  serve(2, {.min_ranks = 1});
+  for (auto grace : {seconds{30}, seconds{20}}) {
+    EXPECT_THAT(states->on_draining(1, 1, grace, now), IsEmpty());
+    EXPECT_EQ(state(1), host_state::draining);
+  }
+  EXPECT_THAT(to_lines(states->on_attempt_ended(now)),
+              ElementsAre("fence 1 of 1", "end launcher 2 of 1"));
+}
+
 TEST_F(host_states_test, a_host_that_left_is_launched_once_it_may_be_back) {
   serve(2);
   states->on_draining(1, 1, seconds{30}, now);

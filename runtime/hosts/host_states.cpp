@@ -78,7 +78,8 @@ host_decisions host_states::on_launcher_ended(std::size_t host,
     return out;
   if (x.state == host_state::launching || x.state == host_state::connecting)
     launch_failed(host, std::move(reason), may_help || x.was_here, now, out);
-  // An agent that has come outlives ssh, and mostly srun.
+  else if (x.is_here()) // Its agent outlives ssh, and mostly srun, or is gone.
+    x.said = std::move(reason);
   decide(now, out);
   return out;
 }
@@ -130,6 +131,7 @@ host_decisions host_states::on_hello(std::size_t host,
   if (x.is_guest)
     drop_launcher(host, out);
   x.heard = now;
+  x.said.clear();
   if (!x.is_here()) {
     x.incarnation = incarnation;
     x.state = host_state::ready;
@@ -189,6 +191,7 @@ host_decisions host_states::on_tick(std::size_t host, std::uint64_t incarnation,
   if (!x.is_here())
     return out;
   x.heard = now;
+  x.said.clear();
   if (x.state == host_state::suspect) {
     x.state = x.before;
     out.push_back(host_answers{host});
@@ -314,6 +317,8 @@ void host_states::lose(std::size_t host, std::string cause, time_point now,
   fence(host, out);
   drop_launcher(host, out);
   x.reason = std::move(cause);
+  if (!x.said.empty())
+    x.reason += "; " + x.said;
   out.push_back(
     host_lost{host, x.reason, state == host_state::draining, x.heard});
   x.state = state == host_state::draining ? host_state::left : host_state::lost;

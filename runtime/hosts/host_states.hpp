@@ -194,7 +194,9 @@ struct run_host {
   bool has_launcher = false;      ///< That of the latest launch has not ended.
   int launches = 0; ///< The one that made progress last is the first.
   time_point launched{};
-  std::string said; ///< By the launcher of the latest launch.
+  /// By the launcher of the latest launch; once its agent is here, why the
+  /// launcher has ended since the last sign of that.
+  std::string said;
   std::optional<time_point> next_launch;
 
   /// Whether its agent has checked it and counts.
@@ -271,7 +273,8 @@ public:
   /// The launcher ended, or could not start; *reason* says why. Another launch
   /// *may_help*, unless the launcher or the agent has said the contrary, and
   /// also then if the host was here before: one that has just booted may miss
-  /// folders, keys and programs.
+  /// folders, keys and programs. If an agent that is here gives no sign after
+  /// that, *reason* is a part of why it is lost.
   host_decisions on_launcher_ended(std::size_t host, std::uint64_t launch,
                                    std::string reason, bool may_help,
                                    time_point now);

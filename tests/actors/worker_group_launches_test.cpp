@@ -7,6 +7,7 @@
 namespace troupe::internal::test {
 
 using testing::HasSubstr;
+using testing::Not;
 
 /// A host with one rank beside the driver's, on which an agent is launched.
 class launched_host_test : public joining_host_test {
@@ -93,6 +94,16 @@ TEST_F(launched_host_test, says_when_a_host_that_left_is_launched_again) {
   EXPECT_EQ(launched.size(), 1u);
   pass_seconds(30);
   EXPECT_EQ(launched.size(), 2u);
+}
+
+TEST_F(launched_host_test, a_failure_has_what_the_launcher_of_a_host_said) {
+  join(1, {}, launched[0]);
+  tell(launcher_ended{launched[0], "oom-kill (exit code 137)", true});
+  EXPECT_THAT(notes, Not(HasSubstr("oom-kill")));
+  lose();
+  ranks.exit(0);
+  EXPECT_THAT(failure_of(1).what,
+              HasSubstr("the connection to its agent ended; oom-kill (exit"));
 }
 
 TEST_F(launched_host_test, a_lost_host_is_launched_for_the_next_attempt) {

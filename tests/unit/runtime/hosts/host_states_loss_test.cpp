@@ -33,6 +33,28 @@ TEST_F(host_states_test, loses_a_host_after_the_timeout_and_launches_it_again) {
   EXPECT_EQ(state(1), host_state::ready); // For the next attempt.
 }
 
+// The connection to an agent that was killed may seem to be broken for a while.
+TEST_F(host_states_test, a_launcher_that_ended_first_tells_why_a_host_is_lost) {
+  serve(2);
+  EXPECT_THAT(launcher_ended(1, 2, "oom-kill (exit code 137)"), IsEmpty());
+  EXPECT_THAT(to_lines(states->on_gone(1, 1, "its connection ended", now)),
+              ElementsAre("fence 1 of 1", "lost 1: its connection ended; "
+                                          "oom-kill (exit code 137)"));
+  EXPECT_THAT(pass(seconds{1}, {0}), ElementsAre("launch 1 as 3"));
+  hello(1, 2);
+  EXPECT_THAT(to_lines(states->on_gone(1, 2, "its connection ended", now)),
+              testing::Contains("lost 1: its connection ended"));
+}
+
+TEST_F(host_states_test,
+       a_launcher_tells_nothing_of_an_agent_that_outlived_it) {
+  serve(2);
+  launcher_ended(1, 2, "Connection reset by peer (exit code 255)");
+  pass(seconds{1}, {0, 1});
+  EXPECT_THAT(to_lines(states->on_gone(1, 1, "its connection ended", now)),
+              testing::Contains("lost 1: its connection ended"));
+}
+
 TEST_F(host_states_test, HS_1_a_later_agent_comes_once_the_earlier_is_lost) {
   serve(2);
   EXPECT_THAT(hello(1, 2), ElementsAre("fence 2 of 1"));

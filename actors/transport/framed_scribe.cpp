@@ -63,6 +63,10 @@ void framed_scribe::ack_writes(bool enable) {
 
 void framed_scribe::graceful_shutdown() {
   auto guard = caf::intrusive_ptr{this};
+  if (auto x = link_->resumable(); x && sent_ < outgoing_.size()) {
+    x->lift_limit();
+    stream_->flush();
+  }
   stream_->graceful_shutdown();
   detach(&loop_, false);
   // The event loop ends after its last socket, and must not wait for a timer.

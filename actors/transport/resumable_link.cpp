@@ -25,10 +25,16 @@ constexpr std::size_t header_size = 12;
 /// In place of a size: nothing more will be sent, and the link is over.
 constexpr std::uint32_t last_record = std::numeric_limits<std::uint32_t>::max();
 
-constexpr std::size_t max_payload = std::size_t{64} * 1024;
+/// Bytes that a side sends before the other has confirmed them. With what
+/// records and TLS add, less than the 64 KB that a kernel takes for a process
+/// that does not read: the window of a side that is stopped stays open.
+/// `TCP_USER_TIMEOUT` would take a closed one for a dead host.
+constexpr std::size_t max_unconfirmed = std::size_t{32} * 1024;
 
-/// Received bytes that are not acknowledged yet: the other side keeps them.
-constexpr std::uint64_t max_silence = std::uint64_t{128} * 1024;
+constexpr std::size_t max_payload = max_unconfirmed;
+
+/// Received bytes that are not confirmed yet: the other side keeps them.
+constexpr std::uint64_t max_silence = max_unconfirmed / 2;
 
 /// Each link has a buffer of this size, and a driver a link per host. OpenSSL
 /// gives no more at once: a record of TLS.
@@ -106,7 +112,17 @@ bool resumable_link::has_unsent() const noexcept {
 }
 
 bool resumable_link::takes_data() const noexcept {
-  return lower_ && is_agreed_;
+  return lower_ && is_agreed_ && room() > 0;
+}
+
+void resumable_link::lift_limit() noexcept {
+  is_unlimited_ = true;
+}
+
+std::size_t resumable_link::room() const noexcept {
+  auto kept = unconfirmed_.size() - first_unconfirmed_;
+  return is_unlimited_ ? max_payload
+                       : max_unconfirmed - std::min(kept, max_unconfirmed);
 }
 
 int resumable_link::socket() const noexcept {
@@ -151,9 +167,9 @@ resumable_link::send(std::span<const std::byte> bytes) {
     return 0;
   if (!send_records())
     return std::nullopt;
-  if (has_unsent() || !is_agreed_ || bytes.empty())
+  auto part = bytes.first(std::min(bytes.size(), room()));
+  if (has_unsent() || !is_agreed_ || part.empty())
     return 0;
-  auto part = bytes.first(std::min(bytes.size(), max_payload));
   append_record(part.size());
   append(records_, part.data(), part.size());
   append(unconfirmed_, part.data(), part.size());

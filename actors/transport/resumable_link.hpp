@@ -73,9 +73,11 @@ struct resume_options {
 ///
 /// What was sent is kept until the other side has confirmed it; after a break
 /// each side says how much it has received, and the other repeats the rest.
-/// Both sides must use this class. While there is no connection below, `socket`
-/// is a timer, which becomes readable when the patience is over. Time in which
-/// the process stood still does not count: what came meanwhile is seen later.
+/// Both sides must use this class. No side sends more ahead than the other's
+/// kernel takes while its process is stopped. While there is no connection
+/// below, `socket` is a timer, which becomes readable when the patience is
+/// over. Time in which the process stood still does not count: what came
+/// meanwhile is seen later.
 class resumable_link : public byte_link {
 public:
   resumable_link(std::unique_ptr<byte_link> first,
@@ -93,6 +95,10 @@ public:
   resumable_link* resumable() noexcept override { return this; }
   int socket() const noexcept override;
   int release_socket() noexcept override;
+
+  /// From now on sends whatever the socket takes: nothing will be received any
+  /// more that confirms it.
+  void lift_limit() noexcept;
 
   /// After `receive` or `send` has returned nothing: closes what is below.
   /// False: the link is over, because the other side has closed it or there is
@@ -119,6 +125,8 @@ private:
   void append_record(std::size_t size);
   bool send_records();
   void confirm_received();
+  /// How many bytes may be sent ahead now.
+  std::size_t room() const noexcept;
   bool take_header(std::span<const std::byte> header);
   bool take_confirmation(std::uint64_t received);
   void repeat_unconfirmed();
@@ -143,6 +151,7 @@ private:
   /// It is known what the other side has. Until then the connection may be one
   /// that the other side has given up for another.
   bool is_agreed_ = true;
+  bool is_unlimited_ = false; ///< See `lift_limit`.
 
   // What is received.
   std::vector<std::byte> raw_; ///< From `lower_`.

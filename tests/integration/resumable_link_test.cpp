@@ -15,6 +15,7 @@
 
 #include "tests/support/few_descriptors.hpp"
 #include "tests/support/sanitized.hpp"
+#include "tests/support/tcp.hpp"
 
 namespace troupe::internal::test {
 namespace {
@@ -147,6 +148,62 @@ TEST_F(resumable_link_test, keeps_no_more_room_than_for_a_record_of_tls) {
   EXPECT_TRUE(second.received == first.to_send);
   constexpr std::size_t header = 12;
   EXPECT_LE(second.lower->largest_read, 16 * 1024 + header);
+}
+
+TEST_F(resumable_link_test, sends_no_more_ahead_than_it_may) {
+  first.to_send = numbers(100'000, 5);
+  first.move();
+  EXPECT_EQ(first.sent, std::size_t{32} * 1024);
+  EXPECT_FALSE(first.link.has_unsent());
+  EXPECT_FALSE(first.link.takes_data());
+  second.move(); // It confirms.
+  first.move();
+  first.move();
+  EXPECT_GT(first.sent, std::size_t{32} * 1024);
+  while (second.received.size() < first.to_send.size()) {
+    second.move();
+    first.move();
+  }
+  EXPECT_TRUE(second.received == first.to_send);
+}
+
+TEST_F(resumable_link_test, waits_for_nothing_but_the_socket_as_it_ends) {
+  first.to_send = numbers(100'000, 6);
+  first.move();
+  first.link.lift_limit();
+  EXPECT_TRUE(first.link.takes_data());
+  first.move();
+  EXPECT_EQ(first.sent, first.to_send.size());
+  second.move();
+  EXPECT_TRUE(second.received == first.to_send);
+}
+
+bool is_writable(int socket) {
+  pollfd x{socket, POLLOUT, 0};
+  return ::poll(&x, 1, 30'000) == 1 && x.revents == POLLOUT;
+}
+
+// The kernel of an agent would take its window for a dead host.
+TEST_F(resumable_link_test, leaves_the_window_of_a_stopped_process_open) {
+  const plain_listener listener;
+  auto own = connect_to_port(listener.port());
+  auto stopped = listener.accept();
+  auto set = [socket = own.get()](int option) {
+    const int on = 1;
+    ::setsockopt(socket, IPPROTO_TCP, option, &on, sizeof(on));
+  };
+  set(TCP_NODELAY);
+  side sender{std::move(own)};
+  auto& link = sender.link;
+  auto small = numbers(100, 7);
+  while (link.has_unsent() || link.takes_data()) {
+    auto size = link.send(small);
+    ASSERT_TRUE(size);
+    ASSERT_TRUE(!link.has_unsent() || is_writable(link.socket()));
+  }
+  // Now it is writable once nothing waits for room at the other side.
+  set(TCP_NOTSENT_LOWAT);
+  EXPECT_TRUE(is_writable(link.socket()));
 }
 
 TEST_F(resumable_link_test, waits_for_the_next_connection_as_long_as_it_may) {

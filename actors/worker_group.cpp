@@ -216,11 +216,11 @@ void worker_group_state::let_leave(std::string why,
                                    std::chrono::milliseconds grace) {
   if (!attempt || attempt->tracker.end_ordered())
     return;
-  auto end = now_ms() + grace.count();
-  if (!attempt->leaves.continue_later(std::move(why), end))
-    return;
   // The processes need a moment to end before the host does.
   auto limit = std::max(grace - args.plan.stop_timeout, grace / 2);
+  auto end = now_ms() + limit.count();
+  if (!attempt->leaves.continue_later(std::move(why), end))
+    return;
   after(limit, [this, end] {
     if (attempt->tracker.end_ordered())
       return;

@@ -23,6 +23,7 @@ TEST_F(joining_host_test, a_notice_lets_all_ranks_save_first) {
     EXPECT_EQ(answer->value->stop->index, 0u);
     EXPECT_EQ(answer->value->stop->kind, stop_info::kind_type::continues);
     EXPECT_THAT(answer->value->stop->reason, HasSubstr("host h1 is about to"));
+    EXPECT_EQ(answer->value->stop->left_ms, 25'000) << "then they are ended";
   }
   ranks.report(0, 1); // Its last checkpoint.
   theirs.report(1, 1);

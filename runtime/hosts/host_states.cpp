@@ -130,7 +130,7 @@ host_decisions host_states::on_hello(std::size_t host,
   }
   if (x.is_guest)
     drop_launcher(host, out);
-  x.heard = now;
+  x.heard = x.answered = x.last_sign = now;
   x.said.clear();
   if (!x.is_here()) {
     x.incarnation = incarnation;
@@ -190,7 +190,10 @@ host_decisions host_states::on_tick(std::size_t host, std::uint64_t incarnation,
   }
   if (!x.is_here())
     return out;
-  x.heard = now;
+  // An agent sends one a tick after the answer to the one before; it may have
+  // waited while the driver stood still.
+  x.last_sign = std::min(now, x.answered + limits_.tick);
+  x.heard = x.answered = now;
   x.said.clear();
   if (x.state == host_state::suspect) {
     x.state = x.before;
@@ -320,7 +323,7 @@ void host_states::lose(std::size_t host, std::string cause, time_point now,
   if (!x.said.empty())
     x.reason += "; " + x.said;
   out.push_back(
-    host_lost{host, x.reason, state == host_state::draining, x.heard});
+    host_lost{host, x.reason, state == host_state::draining, x.last_sign});
   x.state = state == host_state::draining ? host_state::left : host_state::lost;
   plan_launch(host, true, now, out);
 }

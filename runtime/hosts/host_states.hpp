@@ -107,7 +107,8 @@ struct host_lost {
   std::size_t host = 0;
   std::string cause;
   bool was_draining = false; ///< It had said that it would go.
-  std::chrono::steady_clock::time_point heard{}; ///< The last sign of it.
+  /// When it was alive for the last time, as far as that is known.
+  std::chrono::steady_clock::time_point last_sign{};
 };
 
 /// No agent is launched on *host* any more, or not for *pause*.
@@ -178,7 +179,9 @@ struct run_host {
   host_state before = host_state::ready; ///< State before it became suspect.
   bool was_here = false;    ///< An agent has checked it: it suits the run.
   bool has_trained = false; ///< Its agent's ranks had a part in a report.
-  time_point heard{};
+  time_point heard{};       ///< A standstill of the driver moves it.
+  time_point answered{};    ///< Its latest sign was handled.
+  time_point last_sign{};   ///< As in `host_lost`.
   int failures_in_a_row = 0;
   int give_ups = 0;                 ///< Since it last made progress.
   time_point gone_at{};             ///< It may be back after that.

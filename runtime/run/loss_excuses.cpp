@@ -48,7 +48,7 @@ void loss_excuses::lost(const host_lost& x, const std::string& why,
     return;
   left_.insert_or_assign(x.host, host_end{why, true});
   if (has_ranks)
-    losses_.emplace_back(x.heard, why);
+    losses_.emplace_back(x.last_sign, why);
 }
 
 std::string

@@ -265,6 +265,21 @@ TEST_P(failing_rank_test, a_failure_before_the_last_sign_of_a_host_counts) {
   expect_counts();
 }
 
+// The host went down meanwhile, after its tick; both are handled late.
+TEST_P(failing_rank_test, a_failure_while_the_driver_stood_still_is_its_loss) {
+  start_two();
+  pass_alive(1, 1);
+  system.hold(ranks.group);
+  fail();
+  system.pass(std::chrono::minutes{1});
+  system.release();
+  system.pass(ms{1});
+  tick(1);
+  lose(second.agent);
+  pass_seconds(1);
+  expect_excused(0, GetParam());
+}
+
 /// Rank 0 returns from its loop while rank 2 waits for it in a report.
 class early_return_test : public elastic_group_test {
 protected:

@@ -174,6 +174,28 @@ TEST_F(host_states_test, does_not_blame_hosts_for_its_own_standstill) {
   EXPECT_THAT(pass(seconds{1}), ElementsAre(HasSubstr("fail timeout")));
 }
 
+TEST_F(host_states_test, a_standstill_moves_no_last_sign) {
+  auto last_sign = [this] {
+    for (auto& decision : states->on_gone(0, 1, "its power failed", now))
+      if (auto lost = std::get_if<host_lost>(&decision))
+        return lost->last_sign;
+    return host_states::time_point{};
+  };
+  for (auto has_waiting_tick : {false, true}) {
+    serve(1);
+    pass(seconds{2}, {0});
+    now += milliseconds{500};
+    tick(0, 1);
+    auto latest = now;
+    now += seconds{60};
+    if (has_waiting_tick) // It was sent a second after the one before.
+      tick(0, 1);
+    states->check(now);
+    now += milliseconds{100};
+    EXPECT_EQ(last_sign(), latest + seconds{has_waiting_tick ? 1 : 0});
+  }
+}
+
 TEST_F(host_states_test, remembers_for_a_minute_how_long_it_stood_still) {
   serve(2);
   pass(seconds{2}, {0, 1});

@@ -53,7 +53,8 @@ struct rank_activity {
   loader_pass pass;
   /// When the rank began to wait for keys of the rendezvous store.
   std::atomic<clock::rep> at_store;
-  /// When the rank began to wait for all others at the start of their group.
+  /// When the rank began to wait at the start of its group: for all others, or
+  /// for connections to other hosts. Both have limits of their own.
   std::atomic<clock::rep> at_start;
   /// Not 0: the rank has come there.
   std::atomic<std::uint32_t> came_to_start;

@@ -408,6 +408,32 @@ TEST_F(worker_group_test, ends_a_rank_that_never_comes_to_its_group) {
   EXPECT_EQ(record->failed[0].ranks.size(), 1u);
 }
 
+// Leaders of two hosts that cannot reach each other; the other ranks of a host
+// need no connection. The leaders' own limit names the address.
+TEST_F(worker_group_test, keeps_ranks_that_wait_for_connections_to_hosts) {
+  plan.hang_timeout = ms{60'000};
+  plan.world = {4, 4};
+  start_all();
+  for (int rank = 0; rank < 4; ++rank) {
+    activity(rank).came_to_start = 1;
+    ranks.launcher->lives[rank];
+  }
+  for (int leader : {0, 2})
+    activity(leader).at_start = now();
+  for (int other : {1, 3}) {
+    activity(other).in_collective = now();
+    activity(other).collectives = 1;
+  }
+  pass_seconds(110);
+  EXPECT_TRUE(ranks.launcher->killed.empty());
+  EXPECT_FALSE(ranks.asked_to_end(0));
+  EXPECT_THAT(record->warnings.at(0).text,
+              HasSubstr("rank 0 is at the start of the group for 10 s"));
+  ranks.launcher->lives[2].stopped = true;
+  pass_seconds(62);
+  EXPECT_TRUE(ranks.asked_to_end(0));
+}
+
 TEST_F(worker_group_test, names_a_straggler_that_others_wait_for_in_each_step) {
   plan.world = {3, 3};
   start_all();

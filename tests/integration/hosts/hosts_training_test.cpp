@@ -20,8 +20,10 @@ int be_elastic_driver(const std::string& folder, bool loses, bool waits);
 
 namespace {
 
+using testing::AnyOf;
 using testing::HasSubstr;
 using testing::Not;
+using testing::StartsWith;
 
 /// What the loop does. Travels to the ranks.
 struct training_plan {
@@ -147,6 +149,8 @@ int be_driver(const std::string& folder, int workers, int agents, backend kind,
   }
   if (auto* limit = std::getenv("TROUPE_TEST_HANG_AFTER_MS"))
     options.run.hang_timeout = std::chrono::milliseconds{std::stoi(limit)};
+  if (auto* limit = std::getenv("TROUPE_TEST_GROUP_TIMEOUT_MS"))
+    options.torch.timeout = std::chrono::milliseconds{std::stoi(limit)};
   options.torch.encrypt_gradients = !std::getenv("TROUPE_TEST_IN_CLEAR");
   auto outcome = torch_trainer{train, plan, options}.fit();
   tell_result(folder, outcome);
@@ -389,6 +393,24 @@ TEST_P(hosts_training_test, gradients_outlive_a_cut_shorter_than_lost_after) {
     expect_end("result finished 1 ");
     fs::remove(folder_ / "enough");
   }
+}
+
+// Both reach the driver. Leaders wait for longer than a rank may hang, since
+// only they know the address.
+TEST_P(hosts_training_test, hosts_that_cannot_reach_each_other_are_named) {
+  if (GetParam() != where::namespaces)
+    GTEST_SKIP() << "hosts with cables of their own are needed";
+  ASSERT_EQ(std::system((tool_ + " part h2 h3").c_str()), 0);
+  order x{.workers = 6, .agents = 2};
+  x.variables = {"TROUPE_TEST_HANG_AFTER_MS=3000",
+                 "TROUPE_TEST_GROUP_TIMEOUT_MS=20000"};
+  start_all(x);
+  EXPECT_THAT(result_line(), StartsWith("result errored 2 "));
+  EXPECT_EQ(hosts_[0]->wait(), 0);
+  EXPECT_EQ(hosts_[1]->wait(), 75);
+  EXPECT_EQ(hosts_[2]->wait(), 75);
+  EXPECT_THAT(journal(), AnyOf(HasSubstr(" could not be reached at 198.18.0."),
+                               HasSubstr(" did not connect to 198.18.0.")));
 }
 
 INSTANTIATE_TEST_SUITE_P(hosts, hosts_training_test,

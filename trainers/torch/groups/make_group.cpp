@@ -217,12 +217,16 @@ group_ends join_hierarchical(train_context& context, const torch_config& config,
                          facts.world_size, facts.host, address},
                         how));
   meet(context, *store, config.timeout);
-  auto places = meeting.join(*store, how);
+  auto shown = rank_access{context}.link().activity();
+  auto places = [&] {
+    activity_scope here{shown->at_start};
+    return meeting.join(*store, how);
+  }();
   if (!places)
     refuse(context, places.error().code, places.error().message);
   auto member = c10::make_intrusive<hierarchical_group>(
     std::move(segment), facts.local_rank, std::move(*places), config.timeout,
-    rank_access{context}.link().activity());
+    shown);
   return use_alone(plane, store, member, [](auto& x) { x.close(); });
 }
 

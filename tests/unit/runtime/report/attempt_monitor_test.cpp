@@ -86,6 +86,13 @@ TEST_F(attempt_monitor_test, a_rank_in_a_call_does_not_hang) {
   EXPECT_FALSE(monitor.look_at(0, calls, t0).vitals);
 }
 
+TEST_F(attempt_monitor_test, a_rank_at_the_start_of_its_group_does_not_hang) {
+  show(0, {.at_start = moment{t0}, .vitals = process_vitals{}});
+  EXPECT_FALSE(monitor.look_at(0, calls, t0).vitals);
+  show(0, {.at_start = moment{t0}, .vitals = process_vitals{.stopped = true}});
+  EXPECT_TRUE(monitor.look_at(0, calls, t0).vitals);
+}
+
 TEST_F(attempt_monitor_test, the_end_of_a_loop_leaves_how_its_process_is) {
   show(0, {.is_stopped = true});
   std::vector<rank_snapshot> ranks(1);

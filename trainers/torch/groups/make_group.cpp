@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <memory>
+#include <mutex>
+#include <utility>
 #include <vector>
 
 #include <c10/core/impl/VirtualGuardImpl.h>
@@ -192,6 +194,29 @@ std::shared_ptr<link_security> security_of(train_context& context,
   return value_or_throw(encrypted_links(*credentials, facts.run_id));
 }
 
+/// An abort while a group is being made. Any thread.
+class early_abort {
+public:
+  void come(const error& reason) {
+    std::lock_guard guard{mutex_};
+    reason_ = reason;
+    came_.notify();
+  }
+
+  error reason() const {
+    std::lock_guard guard{mutex_};
+    return reason_;
+  }
+
+  /// Readable once it has come.
+  const wake_event& came() const noexcept { return came_; }
+
+private:
+  mutable std::mutex mutex_;
+  error reason_;
+  wake_event came_;
+};
+
 group_ends join_hierarchical(train_context& context, const torch_config& config,
                              torch_data_plane& plane,
                              const c10::intrusive_ptr<c10d::Store>& store) {
@@ -202,13 +227,15 @@ group_ends join_hierarchical(train_context& context, const torch_config& config,
   auto& facts = rank_access{context}.facts();
   auto address = address_of(context, backend::hierarchical);
   auto segment = segment_of_host(context);
-  // An abort ends the wait for other hosts.
-  auto stop = std::make_shared<wake_event>();
+  // It ends the wait for other hosts.
+  auto aborted = std::make_shared<early_abort>();
+  if (!aborted->came())
+    refuse(context, ec::spawn, "the start of the group needs a descriptor");
   rank_access{context}.link().on_abort(
-    [stop](const error&) { stop->notify(); });
+    [aborted](const error& reason) { aborted->come(reason); });
   join_ring_args how;
   how.security = security_of(context, config);
-  how.stop = stop->fd();
+  how.stop = aborted->came().fd();
   how.limit = std::min<std::chrono::milliseconds>(config.timeout, start_limit);
   how.lost_after = std::chrono::milliseconds{facts.lost_after_ms};
   auto meeting = value_or_throw(
@@ -222,8 +249,11 @@ group_ends join_hierarchical(train_context& context, const torch_config& config,
     activity_scope here{shown->at_start};
     return meeting.join(*store, how);
   }();
-  if (!places)
+  if (!places) {
+    if (auto reason = aborted->reason())
+      throw train_error{std::move(reason)};
     refuse(context, places.error().code, places.error().message);
+  }
   auto member = c10::make_intrusive<hierarchical_group>(
     std::move(segment), facts.local_rank, std::move(*places), config.timeout,
     shown);

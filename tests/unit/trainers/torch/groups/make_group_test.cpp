@@ -4,12 +4,14 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "tests/unit/trainers/torch/groups/make_group_fixture.hpp"
 #include "troupe/trainers/ring/join_ring.hpp"
 #include "troupe/trainers/torch/collectives.hpp"
+#include "troupe/trainers/torch/groups/rendezvous_store.hpp"
 
 namespace troupe::internal::test {
 
@@ -75,6 +77,38 @@ TEST_F(make_group_test, leaders_without_credentials_are_refused) {
   EXPECT_NE(reason.message.find("rank 0: torch_config::encrypt_gradients"),
             std::string::npos)
     << reason.message;
+}
+
+// The other leader has come, but answers no connection.
+TEST_F(make_group_test, an_abort_ends_the_wait_for_another_host_as_its_reason) {
+  auto x = facts(0, 2, false);
+  x.local_world_size = 1;
+  x.host_address = "127.0.0.1";
+  auto store = c10::make_intrusive<c10d::PrefixStore>(
+    "attempt/0/hierarchical",
+    c10::make_intrusive<rendezvous_store>(store_, 60s));
+  auto other = host_meeting::begin(*store, {1, 0, 1, 2, "h1", "127.0.0.1"}, {});
+  ASSERT_TRUE(other) << other.error().message;
+  store->set("here/1", rendezvous_store::bytes{1});
+  store->add("here", 1);
+  auto link = std::make_shared<test::memory_link>(store_);
+  std::thread control{[&link] {
+    while (!link->has_abort())
+      std::this_thread::yield();
+    link->abort({ec::rank_failed, "rank 1 hangs"});
+  }};
+  train_context context{x, link, std::nullopt};
+  error reason;
+  try {
+    make_group(context, {.backend = backend::hierarchical,
+                         .timeout = 60s,
+                         .encrypt_gradients = false});
+  } catch (const train_error& e) {
+    reason = e.reason();
+  }
+  control.join();
+  EXPECT_EQ(reason.code, ec::rank_failed);
+  EXPECT_EQ(reason.message, "rank 1 hangs");
 }
 
 TEST_F(make_group_test, an_abort_of_the_attempt_ends_waiting_collectives) {

@@ -5,16 +5,31 @@
 
 namespace troupe::internal {
 
+namespace {
+
+/// The function *name* of a library that LibTorch has loaded; nullptr: none has
+/// it.
+template <class Function>
+Function find_function(const char* name) {
+  return reinterpret_cast<Function>(::dlsym(RTLD_DEFAULT, name));
+}
+
+} // namespace
+
 void use_operator_threads(int count) {
   // LibTorch sets the number once per thread, at the first use.
   (void) at::get_num_threads();
   // at::set_num_threads would also decide for threads that start later. OpenMP
   // keeps one number per thread; its library is the one LibTorch has loaded.
-  using function = void (*)(int);
-  static const auto set =
-    reinterpret_cast<function>(::dlsym(RTLD_DEFAULT, "omp_set_num_threads"));
+  static const auto set = find_function<void (*)(int)>("omp_set_num_threads");
   if (set)
     set(count);
+  // MKL follows OpenMP, unless at::set_num_threads was called: LibTorch then
+  // gives it a number on each thread. 0 takes that back.
+  static const auto set_mkl =
+    find_function<int (*)(int)>("MKL_Set_Num_Threads_Local");
+  if (set_mkl)
+    set_mkl(0);
 }
 
 operator_thread_limit::operator_thread_limit(int most)

@@ -114,7 +114,7 @@ void tensor_collectives::reduce(at::Tensor& x, const c10d::ReduceOp& op,
   auto how = reduction_of(flat, op);
   auto fingerprint = fingerprint_of(root < 0 ? collective_kind::all_reduce
                                              : collective_kind::reduce,
-                                    flat, root);
+                                    real, root);
   fingerprint.op = static_cast<std::uint32_t>(how.op);
   collectives_.all_reduce({fingerprint, timeout}, bytes_of(flat),
                           static_cast<std::size_t>(flat.numel()), how);
@@ -225,7 +225,7 @@ void tensor_collectives::reduce_scatter(const tensors& inputs,
                ? real
                : at::empty(real.sizes(), real.options().dtype(type));
   auto how = reduction_of(out, op);
-  auto fingerprint = fingerprint_of(collective_kind::reduce_scatter, out);
+  auto fingerprint = fingerprint_of(collective_kind::reduce_scatter, real);
   fingerprint.op = static_cast<std::uint32_t>(how.op);
   tensors flat;
   std::vector<const std::byte*> in;

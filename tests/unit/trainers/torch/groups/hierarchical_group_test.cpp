@@ -250,6 +250,35 @@ TEST(hierarchical_group_test, ranks_of_two_hosts_that_differ_learn_it) {
   EXPECT_EQ(failures, nothing);
 }
 
+// On one host they do, too. Both are summed as float.
+TEST(hierarchical_group_test, ranks_that_average_other_types_learn_it) {
+  for (auto scatters : {false, true}) {
+    test::hierarchical_meeting_place place{2, false};
+    auto failures = test::run_threads(2, [&](int rank) {
+      auto group = place.member(0, rank, 2);
+      tensors x{at::ones({8}, rank == 0 ? at::kHalf : at::kFloat)};
+      error reason;
+      try {
+        if (scatters) {
+          std::vector<tensors> parts{{x[0].clone(), x[0].clone()}};
+          c10d::ReduceScatterOptions mean;
+          mean.reduceOp = c10d::ReduceOp::AVG;
+          group->reduce_scatter(x, parts, mean)->wait();
+        } else {
+          c10d::AllreduceOptions mean;
+          mean.reduceOp = c10d::ReduceOp::AVG;
+          group->allreduce(x, mean)->wait();
+        }
+      } catch (const train_error& e) {
+        reason = e.reason();
+      }
+      expect_mention(reason, "of 8 elements of Half");
+      expect_mention(reason, "of 8 elements of Float");
+    });
+    EXPECT_EQ(failures, std::vector<std::string>(2));
+  }
+}
+
 // A leader that enters long after the others still fails before them.
 TEST(hierarchical_group_test, the_limit_of_others_begins_when_all_are_there) {
   auto segment = *shared_segment::create(1);

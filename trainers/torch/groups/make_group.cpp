@@ -307,9 +307,10 @@ group_ends join_nccl(train_context& context, const torch_config& config,
   }
   auto check = refuse_reports_after_abort(context, member, plane.device);
   return {[member, on_cpu](const error& reason) {
+            abort_nccl_group(member);
+            // Last: callbacks may close the group, which waits for the GPU.
             if (on_cpu)
               on_cpu->abort(reason);
-            abort_nccl_group(member);
           },
           [member, on_cpu, device = plane.device, check]() mutable {
             if (on_cpu)

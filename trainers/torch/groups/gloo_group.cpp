@@ -54,10 +54,12 @@ make_gloo_group(const c10::intrusive_ptr<c10d::Store>& store, int rank,
                 std::chrono::milliseconds timeout) {
   using gloo = c10d::ProcessGroupGloo;
   // With an address of another host, Gloo only says that it cannot connect.
-  if (auto here = find_own_address(address); !here)
+  if (auto here = find_own_address(address); !here) {
+    auto& [code, message] = here.error();
     throw train_error{
-      {here.error().code, c10::str("rank ", rank, ": ", here.error().message,
-                                   other_network_hint)}};
+      {code, c10::str("rank ", rank, ": ", message,
+                      code == ec::invalid_config ? other_network_hint : "")}};
+  }
   auto make = [&] {
     auto options = gloo::Options::create(
       std::min<std::chrono::milliseconds>(timeout, connect_timeout));

@@ -358,14 +358,16 @@ private:
     }
     if (own && own->number > 0)
       return extra(std::move(result), to_string(job), *own);
+    auto inherits_step = has_step_of_other_job(variables_);
+    auto is_script = inherits_step ? text_of("ENVIRONMENT") == "BATCH"
+                                   : text_of("SLURM_PROCID").has_value();
     std::string who;
     if (own)
       who = own->name;
-    else if (text_of("SLURM_STEP_ID"))
+    else if (text_of("SLURM_STEP_ID") && !inherits_step)
       who = "its interactive step";
     else
-      who =
-        text_of("SLURM_PROCID") ? "its batch script" : "a command of salloc";
+      who = is_script ? "its batch script" : "a command of salloc";
     TROUPE_TRY(auto components, number_of("SLURM_HET_SIZE"));
     auto part = components.value_or(1) > 1
                   ? concat(" of one of its ", *components, " components")

@@ -61,14 +61,49 @@ own_node(const environment_reader& variables,
   if (i != names.end())
     return static_cast<std::size_t>(i - names.begin());
   // Only a command of salloc may be elsewhere, or inherit another job's name.
-  if (of_step || variables.text_of("SLURM_PROCID"))
+  if (of_step
+      || (variables.text_of("SLURM_PROCID")
+          && !has_step_of_other_job(variables)))
     return slurm_contradiction(concat("SLURMD_NODENAME=", *node,
                                       " is not one of the nodes, ",
                                       to_short_text(names)));
   return std::nullopt;
 }
 
+/// Whether a node of the step is not one of the job.
+bool has_other_nodes(const environment_reader& variables) {
+  auto sorted_nodes = [&variables](std::string_view name) {
+    auto text = variables.text_of(name);
+    std::vector<std::string> nodes;
+    if (text)
+      nodes = expand_host_list(*text, name).value_or(nodes);
+    std::ranges::sort(nodes);
+    return nodes;
+  };
+  auto of_job = sorted_nodes("SLURM_JOB_NODELIST");
+  return !of_job.empty()
+         && !std::ranges::includes(of_job, sorted_nodes("SLURM_STEP_NODELIST"));
+}
+
 } // namespace
+
+bool has_step_of_other_job(const environment_reader& variables) {
+  auto step = variables.number_of("SLURM_STEP_ID");
+  if (!step || !*step)
+    return false;
+  if (has_other_nodes(variables))
+    return true;
+  // Both of the step in a task of `srun`, unless that has --preserve-env. A
+  // batch script is number 0.
+  auto differ = [&variables](std::string_view a, std::string_view b) {
+    auto x = variables.text_of(a);
+    auto y = variables.text_of(b);
+    return x && y && *x != *y;
+  };
+  return **step < first_special_step && variables.text_of("SLURM_PROCID") == "0"
+         && (differ("SLURM_NNODES", "SLURM_STEP_NUM_NODES")
+             || differ("SLURM_TASKS_PER_NODE", "SLURM_STEP_TASKS_PER_NODE"));
+}
 
 expected<std::optional<slurm_job>>
 read_slurm_job(const environment_reader& variables) {
@@ -101,7 +136,7 @@ read_slurm_task(const environment_reader& variables) {
   if (!variables.text_of("SLURM_JOB_ID"))
     return std::nullopt;
   TROUPE_TRY(auto step, variables.number_of("SLURM_STEP_ID"));
-  if (!step || *step >= first_special_step)
+  if (!step || *step >= first_special_step || has_step_of_other_job(variables))
     return std::nullopt;
   TROUPE_TRY(auto number, variables.number_of("SLURM_PROCID"));
   if (!number)
@@ -142,7 +177,8 @@ expected<slurm_nodes> read_slurm_nodes(const environment_reader& variables,
   // In a step, SLURM_TASKS_PER_NODE is that of the step: mpirun's daemons run
   // in one.
   std::vector<int> tasks;
-  if (is_of_step || !variables.text_of("SLURM_STEP_NODELIST")) {
+  if (is_of_step || !variables.text_of("SLURM_STEP_NODELIST")
+      || has_step_of_other_job(variables)) {
     TROUPE_TRY(tasks,
                counts_of(variables, tasks_name, names.size(), list->name));
   }

@@ -35,7 +35,11 @@ struct slurm_task {
   std::optional<std::int64_t> count; ///< Of the step's tasks, if it is known.
 };
 
-/// Unset: `srun` has not started this process, or one above it.
+/// Whether the variables of a step are of another job. `sbatch` and `salloc`
+/// pass on those of the step in which someone has called them.
+bool has_step_of_other_job(const environment_reader& variables);
+
+/// Unset: `srun` has not started this process, or one above it, in this job.
 expected<std::optional<slurm_task>>
 read_slurm_task(const environment_reader& variables);
 

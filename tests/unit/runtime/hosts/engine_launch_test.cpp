@@ -214,6 +214,9 @@ TEST_F(slurm_launch_test, finds_out_where_slurm_runs_a_program) {
        + '"');
   tool("slurm.sh run sbatch --wait -o /dev/null -N1 --array=2-3 --wrap \""
        + write("element-\\$SLURM_ARRAY_TASK_ID") + '"');
+  tool("slurm.sh run srun -N1 sbatch --wait -o /dev/null -N2 --wrap \""
+       + write("submitted") + '"');
+  tool("slurm.sh run srun -N1 salloc -N2 " + write("allocated"));
   EXPECT_EQ(found_in("task-0").role, launch_role::driver);
   EXPECT_EQ(found_in("task-0").host_index, 0u);
   EXPECT_THAT(found_in("task-0").hosts,
@@ -226,6 +229,10 @@ TEST_F(slurm_launch_test, finds_out_where_slurm_runs_a_program) {
             "Slurm job 3: 2 hosts (h1, h2), this is its batch script");
   EXPECT_THAT(found_in("element-3").found, HasSubstr("Slurm job 4_3: "));
   EXPECT_EQ(found_in("element-3").role, launch_role::driver);
+  EXPECT_THAT(found_in("submitted").found,
+              HasSubstr(": 2 hosts (h1, h2), this is its batch script"));
+  EXPECT_THAT(found_in("allocated").found,
+              HasSubstr(": 2 hosts (h1, h2), this is a command of salloc"));
 }
 
 } // namespace

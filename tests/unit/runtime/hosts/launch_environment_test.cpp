@@ -21,11 +21,10 @@ environment_map with(environment_map base, const environment_map& more) {
   return base;
 }
 
-const environment_map job{{"SLURM_JOB_ID", "4711"},
-                          {"SLURM_JOB_NODELIST", "n[1-4]"},
-                          {"SLURM_NODELIST", "n[1-4]"},
-                          {"SLURM_JOB_NUM_NODES", "4"},
-                          {"SLURM_TASKS_PER_NODE", "2(x3),1"}};
+const environment_map job{
+  {"SLURM_JOB_ID", "4711"},     {"SLURM_JOB_NODELIST", "n[1-4]"},
+  {"SLURM_NODELIST", "n[1-4]"}, {"SLURM_JOB_NUM_NODES", "4"},
+  {"SLURM_NNODES", "4"},        {"SLURM_TASKS_PER_NODE", "2(x3),1"}};
 
 const environment_map batch_script =
   with(job, {{"SLURM_PROCID", "0"}, {"SLURMD_NODENAME", "n1"}});
@@ -38,6 +37,8 @@ environment_map task(int number, std::string node) {
                     {"SLURM_STEP_NUM_NODES", "3"},
                     {"SLURM_STEP_NUM_TASKS", "3"},
                     {"SLURM_STEP_TASKS_PER_NODE", "1(x3)"},
+                    {"SLURM_NNODES", "3"},
+                    {"SLURM_TASKS_PER_NODE", "1(x3)"},
                     {"SLURMD_NODENAME", std::move(node)}});
 }
 
@@ -146,12 +147,61 @@ TEST(launch_environment_test, knows_the_agents_that_a_driver_starts) {
   auto alone = found(with(task(0, "n3"), {{"SLURM_STEP_NODELIST", "n3"},
                                           {"SLURM_STEP_NUM_NODES", "1"},
                                           {"SLURM_STEP_NUM_TASKS", "1"},
-                                          {"SLURM_STEP_TASKS_PER_NODE", "1"}}),
+                                          {"SLURM_STEP_TASKS_PER_NODE", "1"},
+                                          {"SLURM_NNODES", "1"},
+                                          {"SLURM_TASKS_PER_NODE", "1"}}),
                      as_agent("n3"));
   EXPECT_EQ(alone.hosts.at(alone.host_index.value()).name, "n3");
   auto options = as_agent("b");
   options.hosts = "a,b"; // By the program's own configuration.
   EXPECT_EQ(found({}, options).role, launch_role::agent);
+}
+
+// As in the shell of `srun --pty bash`.
+TEST(launch_environment_test, has_the_nodes_of_a_job_submitted_from_a_step) {
+  environment_map step{{"SLURM_STEP_ID", "0"},
+                       {"SLURM_PROCID", "0"},
+                       {"SLURM_LOCALID", "0"},
+                       {"SLURM_STEP_NODELIST", "n1"},
+                       {"SLURM_STEP_NUM_NODES", "1"},
+                       {"SLURM_STEP_NUM_TASKS", "1"},
+                       {"SLURM_STEP_TASKS_PER_NODE", "1"},
+                       {"SLURMD_NODENAME", "n1"}};
+  auto submitted = with(job, step);
+  auto script = with(submitted, {{"ENVIRONMENT", "BATCH"}});
+  auto x = found(script);
+  EXPECT_EQ(x.role, launch_role::driver);
+  EXPECT_EQ(x.host_index, 0u);
+  EXPECT_THAT(x.hosts, ElementsAre(host_entry{"n1", 2}, host_entry{"n2", 2},
+                                   host_entry{"n3", 2}, host_entry{"n4", 1}));
+  EXPECT_EQ(x.found,
+            "Slurm job 4711: 4 hosts (n1-n4), this is its batch script");
+  EXPECT_EQ(found(submitted).found,
+            "Slurm job 4711: 4 hosts (n1-n4), this is a command of salloc");
+  // The node of the step is not one of the job, which has as many.
+  environment_map other{{"SLURM_JOB_NODELIST", "n3"},
+                        {"SLURM_NODELIST", "n3"},
+                        {"SLURM_JOB_NUM_NODES", "1"},
+                        {"SLURM_NNODES", "1"},
+                        {"SLURM_TASKS_PER_NODE", "1"}};
+  EXPECT_EQ(found(with(with(script, other), {{"SLURMD_NODENAME", "n3"}})).found,
+            "Slurm job 4711: 1 host (n3), this is its batch script");
+  EXPECT_EQ(found(with(submitted, other)).found,
+            "Slurm job 4711: 1 host (n3), this is a command of salloc, on a "
+            "host that is not one of them");
+  EXPECT_THAT(found(with(with(script, other), {{"SLURM_STEP_ID", "4294967290"},
+                                               {"SLURMD_NODENAME", "n3"}}))
+                .found,
+              HasSubstr("its batch script"));
+}
+
+TEST(launch_environment_test,
+     has_one_driver_although_srun_preserves_variables) {
+  environment_map preserved{{"SLURM_NNODES", "4"},
+                            {"SLURM_TASKS_PER_NODE", "2(x3),1"}};
+  EXPECT_EQ(found(with(task(0, "n2"), preserved)).role, launch_role::driver);
+  EXPECT_EQ(found(with(task(1, "n3"), preserved)).role,
+            launch_role::extra_task);
 }
 
 TEST(launch_environment_test, names_array_elements_and_restarts) {
@@ -179,8 +229,7 @@ TEST(launch_environment_test, sees_mpirun_inside_a_slurm_job) {
   // That step has fewer nodes if mpirun runs on the first one.
   auto in_step = with(task(0, "n2"), {{"OMPI_COMM_WORLD_RANK", "1"},
                                       {"SLURM_STEP_NODELIST", "n[2-4]"},
-                                      {"SLURM_STEP_NUM_NODES", "3"},
-                                      {"SLURM_TASKS_PER_NODE", "1(x3)"}});
+                                      {"SLURM_STEP_NUM_NODES", "3"}});
   EXPECT_EQ(found(in_step).role, launch_role::extra_task);
 }
 

@@ -31,7 +31,8 @@ struct agent_launcher::parts {
   expected<std::vector<std::string>> command(std::size_t host,
                                              std::uint64_t launch) const {
     return agent_command(plan.engine, plan.hosts[host].name,
-                         {program, concat("--node-agent=", launch)}, folder);
+                         {program, concat("--node-agent=", launch)}, folder,
+                         variables);
   }
 
   std::optional<std::vector<std::string>> environment(std::size_t host) const {

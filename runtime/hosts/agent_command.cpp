@@ -85,12 +85,25 @@ bool is_narrowing(std::string_view name) {
   });
 }
 
+/// In which component of a heterogeneous job *host* is. Without an option for
+/// it, `srun` looks in the first one.
+std::optional<std::size_t> component_of(std::string_view host,
+                                        const environment_map& own) {
+  auto components = read_slurm_components(environment_reader{own});
+  if (!components)
+    return std::nullopt;
+  for (std::size_t i = 0; i < components->size(); ++i)
+    if (std::ranges::find((*components)[i], host) != (*components)[i].end())
+      return i;
+  return std::nullopt;
+}
+
 } // namespace
 
 expected<std::vector<std::string>>
 agent_command(launch_engine engine, std::string_view host,
               const std::vector<std::string>& program,
-              const std::string& folder) {
+              const std::string& folder, const environment_map& own) {
   if (!is_host_name(host))
     return failure(ec::invalid_argument, concat("\"", cut_text(host, 100),
                                                 "\" is not the name of a "
@@ -115,6 +128,8 @@ agent_command(launch_engine engine, std::string_view host,
       "--export=ALL", // As SLURM_EXPORT_ENV of the job may not.
       "--kill-on-bad-exit=0",
       "--input=all"};
+    if (auto component = component_of(host, own))
+      result.push_back(concat("--het-group=", *component));
     result.insert(result.end(), program.begin(), program.end());
     return result;
   }

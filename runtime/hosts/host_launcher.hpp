@@ -20,14 +20,14 @@ namespace troupe::internal {
 /// The command that runs *program*, a full path and its arguments, on *host*,
 /// by ssh or, for Slurm, in a step of its own. One launcher per host: in a
 /// common one, a dead host takes the others along. It runs in *folder*, or if
-/// that is empty, where ssh begins.
+/// that is empty, where ssh begins. *own* are the variables of this process.
 ///
 /// `ec::invalid_argument` if *host* is not a host name, or a part of *program*
 /// cannot be passed on.
 expected<std::vector<std::string>>
 agent_command(launch_engine engine, std::string_view host,
               const std::vector<std::string>& program,
-              const std::string& folder = {});
+              const std::string& folder = {}, const environment_map& own = {});
 
 /// The variables for the launcher of *engine* for *host*, as NAME=value, made
 /// from those of this process; unset: these themselves. Without those in which

@@ -368,15 +368,25 @@ private:
       who = "its interactive step";
     else
       who = is_script ? "its batch script" : "a command of salloc";
-    TROUPE_TRY(auto components, number_of("SLURM_HET_SIZE"));
-    auto part = components.value_or(1) > 1
-                  ? concat(" of one of its ", *components, " components")
-                  : std::string{};
+    TROUPE_TRY(auto part, components_text(result.hosts));
     result.found = concat(to_string(job), ": ", count_text(result.hosts), part,
                           ", this is ", who);
     if (!result.host_index)
       result.found += ", on a host that is not one of them";
     return result;
+  }
+
+  /// Of how many components of a heterogeneous job *hosts* are.
+  expected<std::string>
+  components_text(const std::vector<host_entry>& hosts) const {
+    TROUPE_TRY(auto components, read_slurm_components(variables_));
+    if (components.empty())
+      return std::string{};
+    auto names = names_of(hosts);
+    auto used = std::ranges::count_if(components, [&names](const auto& nodes) {
+      return std::ranges::find_first_of(names, nodes) != names.end();
+    });
+    return concat(" of ", used, " of its ", components.size(), " components");
   }
 
   expected<launch_environment> in_mpi(std::int64_t rank) {

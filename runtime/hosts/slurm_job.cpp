@@ -151,13 +151,38 @@ read_slurm_task(const environment_reader& variables) {
   return slurm_task{*number, local.value_or(0), count};
 }
 
+expected<std::vector<std::vector<std::string>>>
+read_slurm_components(const environment_reader& variables) {
+  std::vector<std::vector<std::string>> result;
+  TROUPE_TRY(auto count, variables.number_of("SLURM_HET_SIZE"));
+  // An `srun` that makes its own job sets the old names only.
+  for (std::string_view group : {"_HET_GROUP_", "_PACK_GROUP_"}) {
+    // A job that is submitted from another one inherits the variables of that.
+    if (variables.text_of(concat("SLURM_JOB_ID", group, 0))
+        != variables.text_of("SLURM_JOB_ID"))
+      continue;
+    for (std::int64_t i = 0; i < count.value_or(0); ++i) {
+      auto name = concat("SLURM_JOB_NODELIST", group, i);
+      auto text = variables.text_of(name);
+      if (!text)
+        return slurm_contradiction(
+          concat("SLURM_HET_SIZE=", *count, ", but ", name, " is not set"));
+      TROUPE_TRY(auto nodes, expand_host_list(*text, name));
+      result.push_back(std::move(nodes));
+    }
+    break;
+  }
+  return result;
+}
+
 expected<slurm_nodes> read_slurm_nodes(const environment_reader& variables,
                                        bool of_step) {
   slurm_nodes result;
   auto list =
     of_step
       ? find_node_list(variables, {"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST"})
-      : find_node_list(variables, {"SLURM_JOB_NODELIST", "SLURM_NODELIST"});
+      : find_node_list(variables, {"SLURM_JOB_NODELIST", "SLURM_NODELIST",
+                                   "SLURM_JOB_NODELIST_HET_GROUP_0"});
   if (!list)
     return slurm_contradiction(
       concat("SLURM_JOB_ID=", *variables.text_of("SLURM_JOB_ID"),

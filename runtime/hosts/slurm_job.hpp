@@ -48,7 +48,12 @@ struct slurm_nodes {
   std::optional<std::size_t> own_index; ///< This node, by its name in Slurm.
 };
 
-/// The nodes of the step of this process, or of its job.
+/// The nodes of each component of a heterogeneous job; empty: the job has one.
+expected<std::vector<std::vector<std::string>>>
+read_slurm_components(const environment_reader& variables);
+
+/// The nodes of the step of this process, or of its job. Of a heterogeneous
+/// job, a step has those of its components, anything else the first one's.
 expected<slurm_nodes> read_slurm_nodes(const environment_reader& variables,
                                        bool of_step);
 

@@ -42,7 +42,7 @@ MpiDefault=none
 MpiParams=ports=20000-20999
 ReturnToService=2
 SlurmdParameters=config_overrides
-SchedulerParameters=batch_sched_delay=0,sched_interval=1,sched_min_interval=0
+SchedulerParameters=batch_sched_delay=0,sched_interval=1,sched_min_interval=0,bf_interval=1
 SlurmctldTimeout=10
 SlurmdTimeout=${SLURM_DEAD:-5}
 KillWait=${SLURM_KILL_WAIT:-5}

@@ -85,7 +85,8 @@ protected:
   void launch(host_launcher& launcher, launch_engine engine,
               std::uint64_t launch, const std::string& host,
               const std::string& program) {
-    auto command = agent_command(engine, host, {program, "--node-agent"});
+    auto command =
+      agent_command(engine, host, {program, "--node-agent"}, {}, variables);
     ASSERT_TRUE(command);
     launcher.launch(launch, std::move(*command),
                     concat("ticket-", launch, '\n'));
@@ -115,6 +116,7 @@ protected:
   }
 
   test::temporary_folder folder;
+  environment_map variables; ///< Of the driver.
   launch_records records;
   std::string tools_;
   std::string down_; ///< Ends the hosts, if they were made.
@@ -176,15 +178,26 @@ protected:
     tool("slurm.sh up 2");
   }
 
-  /// What a program finds that wrote its `env -0` to *name*.
-  launch_environment found_in(const std::string& name) {
-    environment_map variables;
+  /// The command that writes `env -0` to *name*.
+  std::string write(const std::string& name) {
+    return "sh -c 'env -0 >" + (folder / name).string() + "'";
+  }
+
+  /// What it wrote.
+  environment_map variables_in(const std::string& name) {
+    environment_map result;
     std::istringstream text{test::bytes_of(folder / name)};
     for (std::string entry; std::getline(text, entry, '\0');)
       if (auto equals = entry.find('='); equals != entry.npos)
-        variables[entry.substr(0, equals)] = entry.substr(equals + 1);
-    EXPECT_FALSE(variables.empty());
-    auto result = find_launch_environment(variables, {.own_names = {"h1"}});
+        result[entry.substr(0, equals)] = entry.substr(equals + 1);
+    EXPECT_FALSE(result.empty());
+    return result;
+  }
+
+  /// What a program finds with these.
+  launch_environment found_in(const std::string& name) {
+    auto result =
+      find_launch_environment(variables_in(name), {.own_names = {"h1"}});
     EXPECT_TRUE(result) << result.error().message;
     return result.value_or(launch_environment{});
   }
@@ -204,10 +217,30 @@ TEST_F(slurm_launch_test, launches_agents_in_steps_of_their_own) {
   EXPECT_THAT(to_string(records.end_of(4)), HasSubstr("srun: error"));
 }
 
+TEST_F(slurm_launch_test, launches_agents_in_each_component_of_a_job) {
+  tool("slurm.sh run srun -N1 " + write("task-$SLURM_PROCID") + " : -N1 "
+       + write("task-$SLURM_PROCID"));
+  EXPECT_THAT(found_in("task-0").found,
+              HasSubstr(": 2 hosts (h1, h2) of 2 of its 2 components, this is "
+                        "task 0 of srun"));
+  EXPECT_EQ(found_in("task-1").role, launch_role::extra_task);
+  tool("slurm.sh run sbatch --wait -o /dev/null -N1 : -N1 --wrap \""
+       + write("batch") + '"');
+  EXPECT_THAT(found_in("batch").found,
+              HasSubstr(": 1 host (h1) of 1 of its 2 components, this is its "
+                        "batch script"));
+  tool("slurm.sh run salloc -N1 --no-shell : -N1 --no-shell");
+  variables = {{"SLURM_HET_SIZE", "2"},
+               {"SLURM_JOB_ID", "5"},
+               {"SLURM_JOB_ID_HET_GROUP_0", "5"},
+               {"SLURM_JOB_NODELIST_HET_GROUP_0", "h1"},
+               {"SLURM_JOB_NODELIST_HET_GROUP_1", "h2"}};
+  wrap("srun", "export SLURM_JOB_ID=5; PATH=${PATH#*:}; exec " + tools_
+                 + "/slurm.sh run srun");
+  launch_on_both(launch_engine::slurm);
+}
+
 TEST_F(slurm_launch_test, finds_out_where_slurm_runs_a_program) {
-  auto write = [this](const std::string& name) {
-    return "sh -c 'env -0 >" + (folder / name).string() + "'";
-  };
   tool("slurm.sh run srun -N2 -n3 " + write("task-$SLURM_PROCID"));
   tool("slurm.sh run salloc -N2 " + write("salloc"));
   tool("slurm.sh run sbatch --wait -o /dev/null -N2 --wrap \"" + write("batch")

@@ -399,6 +399,27 @@ TEST(agent_command_test, runs_one_srun_per_host) {
                           "/my app/train", "--node-agent"));
 }
 
+TEST(agent_command_test, names_the_component_that_has_the_host) {
+  environment_map own{{"SLURM_JOB_ID", "6"},
+                      {"SLURM_JOB_NODELIST", "n[1-3]"},
+                      {"SLURM_HET_SIZE", "2"},
+                      {"SLURM_JOB_ID_HET_GROUP_0", "6"},
+                      {"SLURM_JOB_NODELIST_HET_GROUP_0", "n1"},
+                      {"SLURM_JOB_NODELIST_HET_GROUP_1", "n[2-3]"}};
+  auto component_of = [&own](std::string_view host) {
+    auto command =
+      agent_command(launch_engine::slurm, host, {"/train"}, {}, own);
+    EXPECT_TRUE(command);
+    auto option = (*command)[command->size() - 2];
+    return option.starts_with("--het-group=") ? option : std::string{"none"};
+  };
+  EXPECT_EQ(component_of("n1"), "--het-group=0");
+  EXPECT_EQ(component_of("n3"), "--het-group=1");
+  EXPECT_EQ(component_of("n4"), "none");
+  own["SLURM_JOB_ID"] = "8"; // Submitted from that job.
+  EXPECT_EQ(component_of("n3"), "none");
+}
+
 TEST(launcher_environment_test, hides_options_of_the_step_around_from_srun) {
   environment_map own{{"HOME", "/root"},
                       {"SLURM_CONF", "/etc/slurm.conf"},

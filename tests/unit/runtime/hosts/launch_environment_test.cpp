@@ -291,10 +291,52 @@ TEST(launch_environment_test, refuses_given_hosts_that_cannot_be_meant) {
             launch_engine::ssh);
 }
 
+const environment_map heterogeneous{
+  {"SLURM_HET_SIZE", "2"},
+  {"SLURM_JOB_ID_HET_GROUP_0", "4711"},
+  {"SLURM_JOB_NODELIST_HET_GROUP_0", "n[1-4]"},
+  {"SLURM_JOB_NODELIST_HET_GROUP_1", "n[5-6]"}};
+
 TEST(launch_environment_test, says_that_it_uses_a_part_of_a_heterogeneous_job) {
-  EXPECT_EQ(found(with(batch_script, {{"SLURM_HET_SIZE", "2"}})).found,
-            "Slurm job 4711: 4 hosts (n1-n4) of one of its 2 components, this "
-            "is its batch script");
+  EXPECT_EQ(found(with(batch_script, heterogeneous)).found,
+            "Slurm job 4711: 4 hosts (n1-n4) of 1 of its 2 components, this is "
+            "its batch script");
+  // What `salloc` sets of such a job.
+  auto x = found(with(heterogeneous, {{"SLURM_JOB_ID", "4711"}}));
+  EXPECT_EQ(x.found, "Slurm job 4711: 4 hosts (n1-n4) of 1 of its 2 "
+                     "components, this is a command of salloc, on a host that "
+                     "is not one of them");
+  // Submitted from a job of that kind.
+  EXPECT_EQ(
+    found(with(with(batch_script, heterogeneous), {{"SLURM_JOB_ID", "4712"}}))
+      .found,
+    "Slurm job 4712: 4 hosts (n1-n4), this is its batch script");
+  EXPECT_EQ(mistake_in(with(with(batch_script, heterogeneous),
+                            {{"SLURM_JOB_NODELIST_HET_GROUP_1", ""}})),
+            "SLURM_HET_SIZE=2, but SLURM_JOB_NODELIST_HET_GROUP_1 is not set");
+}
+
+TEST(launch_environment_test, uses_all_components_that_a_step_has) {
+  auto step = with(with(task(0, "n2"), heterogeneous),
+                   {{"SLURM_JOB_NODELIST", "n[2-6]"},
+                    {"SLURM_JOB_NUM_NODES", "5"},
+                    {"SLURM_STEP_NODELIST", "n[2-6]"},
+                    {"SLURM_STEP_NUM_NODES", "5"},
+                    {"SLURM_NNODES", "5"},
+                    {"SLURM_STEP_TASKS_PER_NODE", "1(x5)"},
+                    {"SLURM_TASKS_PER_NODE", "1(x5)"}});
+  auto x = found(step);
+  EXPECT_THAT(node_names(x), ElementsAre("n2", "n3", "n4", "n5", "n6"));
+  EXPECT_EQ(x.found, "Slurm job 4711: 5 hosts (n2-n6) of 2 of its 2 "
+                     "components, this is task 0 of srun");
+  // As `srun` calls them that has no job around it.
+  for (std::string name : {"SLURM_JOB_ID_", "SLURM_JOB_NODELIST_"})
+    for (auto i : {"0", "1"})
+      if (auto moved = step.extract(name + "HET_GROUP_" + i)) {
+        moved.key() = name + "PACK_GROUP_" + i;
+        step.insert(std::move(moved));
+      }
+  EXPECT_EQ(found(step).found, x.found);
 }
 
 TEST(launch_environment_test, meets_by_ticket_in_the_pods_of_an_indexed_job) {

@@ -71,7 +71,7 @@ void worker_group_state::start(const start_attempt& x, driver_actor from) {
   attempt.reset();
   gathering = x;
   // After the first attempt, the run continues with the hosts that are left.
-  hosts->gather(args.plan.world.is_elastic() && has_begun);
+  hosts->gather(has_begun);
   if (gathering)
     hosts->note_missing();
   hosts->offer_places(); // Now there is a token.

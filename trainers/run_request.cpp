@@ -52,8 +52,10 @@ expected<void> take_agents(run_request& x, const launch_environment& found) {
       break;
     case launch_engine::tickets:
       x.tickets = found.ticket_path;
-      if (scaling.agents == 0)
+      if (scaling.agents == 0) {
         scaling.agents = found.agents;
+        x.has_found_agents = true;
+      }
       if (scaling.agents == 0)
         return failure(ec::invalid_config,
                        "TROUPE_DRIVER names this host, but neither "
@@ -63,7 +65,7 @@ expected<void> take_agents(run_request& x, const launch_environment& found) {
     case launch_engine::mpi: {
       TROUPE_TRY(auto hosts, mpi_host_count());
       scaling.agents = hosts - 1;
-      x.publishes_ticket = true;
+      x.publishes_ticket = x.has_found_agents = true;
       break;
     }
     case launch_engine::none:
@@ -158,6 +160,13 @@ std::optional<std::string> visible_devices_of(const run_request& x) {
 
 expected<void> validate(const run_request& x) {
   TROUPE_TRY_VOID(validate(x.scaling, resources_for(x), shares_of(x)));
+  if (auto agents = x.scaling.agents;
+      !x.has_found_agents && agents > 0 && x.scaling.num_workers <= agents)
+    return failure(ec::invalid_config,
+                   concat("scaling.agents is ", agents,
+                          ", so that the run has ", agents + 1,
+                          " hosts, but only ",
+                          counted(x.scaling.num_workers.max, "worker")));
   TROUPE_TRY_VOID(validate(x.run));
   if (x.scaling.agents > 0 && x.run.agent_ticket.empty() && x.tickets.empty()
       && !x.publishes_ticket)

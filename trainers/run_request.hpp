@@ -26,6 +26,9 @@ struct run_request {
   /// or the file with its own; empty: it makes them.
   fs::path tickets;
   bool publishes_ticket = false; ///< For the other processes of mpirun.
+  /// `scaling.agents` is how many there are, not how many the user wants: some
+  /// may have no ranks.
+  bool has_found_agents = false;
   /// What its ranks have from the program; nullptr: what that has when the run
   /// starts.
   std::shared_ptr<const inheritance> inherited;

@@ -177,10 +177,6 @@ expected<void> check_agents(const scaling_config& x) {
     return refuse(", but must be >= 0");
   if (x.num_workers == 0 || x.where == placement::in_process)
     return refuse(": other hosts have ranks that are processes only");
-  if (x.num_workers <= x.agents)
-    return refuse(concat(", so that the run has ", x.agents + 1,
-                         " hosts, but only ",
-                         counted(x.num_workers.max, "worker")));
   return {};
 }
 

@@ -29,7 +29,7 @@ host_decisions host_states::on_start_failed(std::set<std::size_t> failed,
   auto others = usable();
   std::erase_if(others,
                 [&failed](std::size_t i) { return failed.contains(i); });
-  if (failed.contains(0) || !are_enough(others.size(), slots_of(others)))
+  if (failed.contains(0) || !are_enough(others))
     return out;
   auto lasted =
     std::chrono::duration_cast<duration>(now - begun - stopped_in_attempt_);
@@ -70,20 +70,17 @@ void host_states::decide(time_point now, host_decisions& out) {
   if (!gather_until_)
     return;
   auto found = usable();
-  auto slots = slots_of(found);
-  auto is_enough = are_enough(found.size(), slots);
-  auto coming = std::size_t{0};
-  auto coming_slots = 0;
+  auto is_enough = are_enough(found);
+  auto may_come = found;
   auto waits = false;
-  for (auto& x : hosts_)
-    if (is_coming(x)) {
-      ++coming;
-      coming_slots += x.room.ranks;
+  for (std::size_t i = 0; i < hosts_.size(); ++i)
+    if (auto& x = hosts_[i]; is_coming(x)) {
+      may_come.push_back(i);
       waits = waits || !is_enough || !x.is_extra;
     }
   auto longer = is_enough ? duration{0} : time_for_leavers();
   auto is_late = now >= *gather_until_ + longer;
-  auto may_be = are_enough(found.size() + coming, slots + coming_slots);
+  auto may_be = are_enough(may_come);
   if (waits && !is_late && may_be && !(is_enough && starts_at_once_))
     return;
   if (!is_enough && take_back_left_out()) {
@@ -95,8 +92,7 @@ void host_states::decide(time_point now, host_decisions& out) {
     out.push_back(start_with_hosts{std::move(found)});
   else
     out.push_back(too_few_hosts{missing_error(
-      found.size(),
-      is_late ? std::optional{gather_limit_ + longer} : std::nullopt)});
+      found, is_late ? std::optional{gather_limit_ + longer} : std::nullopt)});
 }
 
 host_states::duration host_states::time_for_leavers() const {
@@ -122,16 +118,24 @@ bool host_states::is_coming(const run_host& x) {
   }
 }
 
-bool host_states::are_enough(std::size_t hosts, int slots) const noexcept {
-  return limits_.min_ranks == 0 ? hosts == hosts_.size()
-                                : slots >= limits_.min_ranks;
+bool host_states::are_enough(const std::vector<std::size_t>& hosts) const {
+  if (limits_.min_ranks == 0)
+    return planned_among(hosts) == planned_hosts();
+  auto slots = 0;
+  for (auto i : hosts)
+    slots += hosts_[i].room.ranks;
+  return slots >= limits_.min_ranks;
 }
 
-int host_states::slots_of(const std::vector<std::size_t>& hosts) const {
-  auto result = 0;
-  for (auto i : hosts)
-    result += hosts_[i].room.ranks;
-  return result;
+std::size_t
+host_states::planned_among(const std::vector<std::size_t>& hosts) const {
+  return static_cast<std::size_t>(std::ranges::count_if(
+    hosts, [this](std::size_t i) { return hosts_[i].planned > 0; }));
+}
+
+std::size_t host_states::planned_hosts() const {
+  return static_cast<std::size_t>(std::ranges::count_if(
+    hosts_, [](const run_host& x) { return x.planned > 0; }));
 }
 
 std::string host_states::missing_text(const run_host& x) const {
@@ -161,12 +165,11 @@ std::string host_states::missing_text(const run_host& x) const {
   return concat(x.reason, " (launched ", x.launches, " times)");
 }
 
-error host_states::missing_error(std::size_t usable,
+error host_states::missing_error(const std::vector<std::size_t>& usable,
                                  std::optional<duration> waited) const {
   // A driver without ranks is not one of the hosts that were given.
-  auto has_driver = hosts_.front().planned > 0;
-  auto all = has_driver ? hosts_.size() : hosts_.size() - 1;
-  auto missing = hosts_.size() - usable;
+  auto all = planned_hosts();
+  auto missing = all - planned_among(usable);
   std::string text =
     concat(missing, " of ", all,
            missing == 1 ? " hosts is missing" : " hosts are missing");
@@ -177,7 +180,8 @@ error host_states::missing_error(std::size_t usable,
             : concat(", and room for ", counted(limits_.min_ranks, "rank"),
                      " is needed:");
   for (const auto& x : hosts_) {
-    if (x.state == host_state::ready || x.state == host_state::serving)
+    if (x.planned == 0 || x.state == host_state::ready
+        || x.state == host_state::serving)
       continue;
     text += concat("\n  ", x.name, ": ", missing_text(x));
     if (x.state == host_state::connecting && !x.reason.empty())

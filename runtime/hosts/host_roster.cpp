@@ -132,7 +132,7 @@ bool is_on_host_of(const agent_facts& x, const run_host& host) {
 }
 
 /// How well a host suits an agent.
-enum class fit { none, other, unused, same_host };
+enum class fit { none, spare, other, unused, same_host };
 
 } // namespace
 
@@ -140,7 +140,7 @@ enum class fit { none, other, unused, same_host };
 template <class Function>
 std::optional<std::size_t> host_roster::free_host(Function fit_of) const {
   std::optional<std::size_t> result;
-  auto best = fit::other;
+  auto best = fit::spare;
   for (auto i = all().size(); i-- > 1;) {
     if (at(i).incarnation)
       continue;
@@ -250,6 +250,8 @@ expected<std::size_t> host_roster::host_for(const agent_facts& x) const {
   if (auto own = host_of_agent(x.incarnation))
     return *own;
   auto fit_of = [&x](const run_host& host) {
+    if (host.planned == 0) // No attempt needs it.
+      return fit::spare;
     if (!host.is_named)
       return fit::unused;
     return host.name == x.host ? fit::same_host : fit::other;

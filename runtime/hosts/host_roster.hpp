@@ -30,7 +30,8 @@ std::string clock_warning(const agent_facts& x,
 /// An agent says hello and is assigned a host, by its number; it counts once it
 /// has checked that it can work there. One that is gone leaves its host to
 /// another: if agents come by themselves, first of all to one of the same host
-/// name, otherwise to the next one that is launched there.
+/// name, otherwise to the next one that is launched there. In a run of a fixed
+/// number of ranks, hosts without any get the agents that no other host needs.
 ///
 /// Where agents are launched, an elastic run takes guests, too: agents that
 /// someone else has started, while the hosts that are here have too few slots

@@ -54,7 +54,7 @@ struct host_limits {
   int max_relaunches = 10;
 
   /// Fewest ranks for which the hosts of an attempt need slots; 0: all hosts
-  /// are needed.
+  /// that are planned to have ranks are needed.
   int min_ranks = 0;
 
   /// Hosts that were not planned may come while those that are here have room
@@ -152,7 +152,7 @@ struct run_host {
   /// For ranks of an elastic run's attempts, as far as its agent holds what
   /// they claim.
   host_room room{1, {}};
-  int planned = 1; ///< The same as far as it was planned.
+  int planned = 1; ///< The same as far as it was planned; 0: it is a spare.
   int first_rank = 0;
   int ranks = 0;
   bool is_extra = false; ///< It was not planned: it is here for a guest.
@@ -411,12 +411,15 @@ private:
   duration delay_after(int failures);
   std::string missing_text(const run_host& x) const;
   /// *waited*: set if that took too long.
-  error missing_error(std::size_t usable, std::optional<duration> waited) const;
+  error missing_error(const std::vector<std::size_t>& usable,
+                      std::optional<duration> waited) const;
   /// How much longer than others hosts are waited for that are not gone yet.
   duration time_for_leavers() const;
-  /// Whether *hosts* of them with *slots* in all make an attempt.
-  bool are_enough(std::size_t hosts, int slots) const noexcept;
-  int slots_of(const std::vector<std::size_t>& hosts) const;
+  /// Whether *hosts* make an attempt.
+  bool are_enough(const std::vector<std::size_t>& hosts) const;
+  /// How many of *hosts*, or of all, are planned to have ranks.
+  std::size_t planned_among(const std::vector<std::size_t>& hosts) const;
+  std::size_t planned_hosts() const;
 
   std::vector<run_host> hosts_;
   host_limits limits_;

@@ -210,6 +210,27 @@ TEST_F(joining_host_test, the_host_of_the_driver_may_have_no_ranks) {
   EXPECT_EQ(record->ended.size(), 1u);
 }
 
+TEST_F(joining_host_test, a_host_without_ranks_may_be_lost) {
+  plan.world = {1, 1};
+  spawn_group({{{"", 0, 1, 1}, {"", 1, 0, 0}},
+               own_facts(),
+               host_limits{.join = ms{1500}},
+               "10.0.0.1 port 7"});
+  start();
+  EXPECT_TRUE(ranks.launcher->launched.empty());
+  join(1);
+  ranks.rise(0);
+  EXPECT_TRUE(elsewhere->launched.empty());
+  lose();
+  EXPECT_THAT(notes, HasSubstr("host h1 is lost: "));
+  auto answer = ranks.report(0, 0);
+  answer_batch();
+  EXPECT_TRUE(answer->value);
+  ranks.finish(0);
+  EXPECT_TRUE(record->failed.empty());
+  EXPECT_EQ(record->ended.size(), 1u);
+}
+
 TEST_F(joining_host_test, ranks_of_the_drivers_host_map_its_memory) {
   played_ranks theirs{system};
   start_with(theirs);

@@ -318,6 +318,11 @@ class OverMpi(WithSsh):
         self.assertIn("mpirun: this is rank 3 of 6, which ends: its host has a task already\n", output)
         self.expect_nothing_left()
 
+    def test_hosts_without_ranks_are_spares(self):
+        ranks, _ = self.run_on(1, "--workers", "1", prefix=self.MPIRUN)
+        self.assertEqual(ranks, [(0, 0, "h1")])
+        self.expect_nothing_left()
+
     def test_an_agent_that_is_killed_ends_everything_and_the_next_start_resumes(self):
         running = self.start("--workers", "6", "--waits", "1", prefix=self.MPIRUN)
         self.expect_six_ranks(self.ranks_of(6))

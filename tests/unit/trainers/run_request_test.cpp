@@ -57,6 +57,41 @@ TEST(request_for_hosts_test, names_a_file_for_their_ticket) {
   EXPECT_TRUE(validate(request));
 }
 
+TEST(request_for_hosts_test,
+     has_no_more_agents_than_ranks_if_it_asks_for_them) {
+  run_request request;
+  request.scaling = {.num_workers = 1, .agents = 1};
+  request.run.agent_ticket = "ticket";
+  auto ok = validate(request);
+  ASSERT_FALSE(ok);
+  EXPECT_EQ(ok.error().code, ec::invalid_config);
+  EXPECT_EQ(ok.error().message, "scaling.agents is 1, so that the run has 2 "
+                                "hosts, but only 1 worker");
+}
+
+TEST(request_for_hosts_test, has_no_ranks_for_the_last_agents_that_were_found) {
+  const char* program[] = {"train"};
+  run_request request;
+  run_request asking;
+  asking.scaling.agents = 3;
+  {
+    environment_guard guard{
+      {{"TROUPE_DRIVER", "localhost:4444"}, {"TROUPE_AGENTS", "3"}}};
+    find_launch(1, program);
+    request.scaling.num_workers = 2;
+    EXPECT_TRUE(find_hosts(request));
+    EXPECT_TRUE(find_hosts(asking));
+  }
+  find_launch(1, program);
+  EXPECT_TRUE(validate(request));
+  EXPECT_THAT(shares_of(request),
+              testing::ElementsAre(host_share{0, 1}, host_share{1, 1},
+                                   host_share{2, 0}, host_share{2, 0}));
+  auto ok = validate(asking);
+  ASSERT_FALSE(ok);
+  EXPECT_THAT(ok.error().message, HasSubstr("only 1 worker"));
+}
+
 // Variables that contradict each other do not matter, if agents come by
 // themselves; but each of several processes would be a driver of the run.
 TEST(request_for_hosts_test, whose_agents_come_has_one_driver) {

@@ -139,6 +139,49 @@ TEST_F(host_roster_test,
   EXPECT_EQ(roster.sharing(1), "");
 }
 
+/// A run of two ranks on four hosts, of which three come by themselves.
+class spare_roster_test : public host_roster_test {
+protected:
+  spare_roster_test() {
+    roster =
+      host_roster{{{"", 0, 1, 1}, {"", 1, 1, 1}, {"", 2, 0, 0}, {"", 2, 0, 0}},
+                  facts(100, "h0"),
+                  host_limits{.join = std::chrono::milliseconds{500}},
+                  "10.0.0.1 port 7"};
+  }
+};
+
+TEST_F(spare_roster_test, waits_for_spares_but_does_not_need_them) {
+  roster.gather(now);
+  EXPECT_EQ(join(1, "h1"), 1u);
+  EXPECT_EQ(join(2, "h2"), 2u);
+  EXPECT_FALSE(starts());
+  now += std::chrono::milliseconds{501};
+  last = roster.check(now);
+  ASSERT_TRUE(starts());
+  EXPECT_EQ(roster.world_size(), 2);
+  // A later attempt begins with those that it needs.
+  roster.gone(2, 2, "gone", now);
+  last = roster.gather(now, true);
+  EXPECT_TRUE(starts());
+}
+
+TEST_F(spare_roster_test, does_not_miss_spares) {
+  roster.gather(now);
+  EXPECT_EQ(missing(), "1 of 2 hosts is missing after 500 ms, and 2 are "
+                       "needed:\n  host 1: no agent has connected to 10.0.0.1 "
+                       "port 7");
+}
+
+TEST_F(spare_roster_test, gives_a_new_agent_the_host_that_has_ranks) {
+  roster.gather(now);
+  EXPECT_EQ(join(1, "h1"), 1u);
+  EXPECT_EQ(join(2, "h2"), 2u);
+  roster.gone(1, 1, "gone", now);
+  EXPECT_EQ(join(3, "h3"), 1u) << "host 3 has never had an agent";
+  EXPECT_EQ(join(4, "h1"), 3u);
+}
+
 TEST_F(host_roster_test, remembers_why_an_agent_was_refused) {
   roster.gather(now);
   EXPECT_FALSE(admit(facts(1, "h1", "bb")));

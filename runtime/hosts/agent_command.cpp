@@ -105,9 +105,7 @@ agent_command(launch_engine engine, std::string_view host,
               const std::vector<std::string>& program,
               const std::string& folder, const environment_map& own) {
   if (!is_host_name(host))
-    return failure(ec::invalid_argument, concat("\"", cut_text(host, 100),
-                                                "\" is not the name of a "
-                                                "host"));
+    return failure(ec::invalid_argument, no_host_text(host));
   for (const auto& x : program)
     if (x.find('\0') != x.npos)
       return failure(ec::invalid_argument,

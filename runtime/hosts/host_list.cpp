@@ -147,7 +147,8 @@ private:
     return mistake(begin,
                    concat("\"", cut_text(address, 100),
                           "\" is not an address of IPv6, and a host has no "
-                          "port here"));
+                          "port here; slots are for a file of hosts, as in "
+                          "\"a slots=2\""));
   }
 
   expected<name_pattern> read_pattern() {
@@ -263,8 +264,7 @@ private:
     if (name.empty())
       return mistake(position, "a host is missing");
     if (!is_host_name(name))
-      return mistake(position, concat("\"", cut_text(name, 100),
-                                      "\" is not the name of a host"));
+      return mistake(position, no_host_text(name));
     if (hosts_.size() == max_hosts)
       return mistake(position, too_many());
     if (!known_.insert(name).second)
@@ -291,6 +291,12 @@ bool is_host_name(std::string_view text) noexcept {
   return !text.empty() && text.size() <= max_host_name
          && std::ranges::all_of(text, is_allowed) && text.front() != '-'
          && text.front() != '.' && text.find("..") == text.npos;
+}
+
+std::string no_host_text(std::string_view text) {
+  auto has_user = text.find('@') != text.npos;
+  return concat("\"", cut_text(text, 100), "\" is not the name of a host",
+                has_user ? ": give its user in ~/.ssh/config" : "");
 }
 
 bool is_host_address(std::string_view name) noexcept {

@@ -26,6 +26,9 @@ struct host_entry {
 /// Such a text is neither an option of a program nor syntax of a shell.
 bool is_host_name(std::string_view text) noexcept;
 
+/// "\"a;b\" is not the name of a host", for one that `is_host_name` refuses.
+std::string no_host_text(std::string_view text);
+
 /// Whether *name*, a host name, is an address.
 bool is_host_address(std::string_view name) noexcept;
 
@@ -56,7 +59,8 @@ expected<std::vector<host_entry>> parse_hosts_file(std::string_view text,
 
 /// The hosts of *value*, which *what* names in errors: a list as in
 /// `expand_host_list`, or the path of a hosts file, if it has a slash.
-/// `ec::storage` if that cannot be read.
+/// `ec::storage` if that cannot be read; `ec::invalid_config` if it has none,
+/// but the current folder has a file of that name.
 expected<std::vector<host_entry>> hosts_of(const std::string& value,
                                            std::string_view what);
 

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "troupe/runtime/process/descriptor.hpp"
+#include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/text.hpp"
 #include "troupe/runtime/whole_number.hpp"
 
@@ -34,8 +35,7 @@ expected<host_entry> host_of_line(std::string_view line) {
       && name.find(':') != name.npos)
     name = name.substr(1, name.size() - 2);
   if (!is_host_name(name))
-    return failure(ec::invalid_config, concat("\"", cut_text(name, 100),
-                                              "\" is not the name of a host"));
+    return failure(ec::invalid_config, no_host_text(name));
   result.name = name;
   for (auto word = take_word(line); !word.empty(); word = take_word(line)) {
     if (result.slots || !word.starts_with("slots="))
@@ -126,6 +126,14 @@ expected<std::vector<host_entry>> hosts_of(const std::string& value,
     return parse_hosts_file(text, value);
   }
   TROUPE_TRY(auto names, expand_host_list(value, what));
+  auto file = look_up(value);
+  if (names.front() == value && file && file->is_file())
+    return failure(ec::invalid_config,
+                   concat(what, " \"", value,
+                          "\": this folder has a file of that name: write ./",
+                          value,
+                          " for the hosts that it names, or start in another "
+                          "folder if a host is called so"));
   std::vector<host_entry> result;
   for (auto& name : names)
     result.push_back({std::move(name), std::nullopt});

@@ -137,7 +137,10 @@ TEST(host_list_test, refuses_names_that_a_program_or_shell_would_misread) {
   EXPECT_FALSE(is_host_name(std::string(254, 'a')));
   EXPECT_TRUE(is_host_name(std::string(253, 'a')));
   EXPECT_EQ(refusal("x,a:22"), "at character 3: \"a:22\" is not an address of "
-                               "IPv6, and a host has no port here");
+                               "IPv6, and a host has no port here; slots are "
+                               "for a file of hosts, as in \"a slots=2\"");
+  EXPECT_EQ(refusal("me@a"), "at character 1: \"me@a\" is not the name of a "
+                             "host: give its user in ~/.ssh/config");
   EXPECT_FALSE(is_host_name("fd00::1%"));
   EXPECT_FALSE(is_host_name("fd00::1%a b"));
   EXPECT_FALSE(is_host_name("fd00:::1"));
@@ -214,6 +217,29 @@ TEST(host_list_test, takes_a_list_or_the_path_of_a_file) {
   auto folder_itself = hosts_of(folder.path().string() + "/", "--hosts");
   ASSERT_FALSE(folder_itself);
   EXPECT_EQ(folder_itself.error().code, ec::storage);
+}
+
+// The path of one that is not called so is the name of a host.
+TEST(host_list_test, does_not_take_a_file_of_this_folder_for_a_host) {
+  test::temporary_folder folder;
+  auto before = fs::current_path();
+  fs::current_path(folder.path());
+  test::write_bytes("hosts.txt", "a\nb\n");
+  auto bare = hosts_of("hosts.txt", "the hosts");
+  auto path = hosts_of("./hosts.txt", "the hosts");
+  auto list = hosts_of("hosts.txt,a", "the hosts");
+  auto other = hosts_of("hosts.tx", "the hosts");
+  fs::current_path(before);
+  ASSERT_FALSE(bare);
+  EXPECT_EQ(bare.error().code, ec::invalid_config);
+  EXPECT_EQ(bare.error().message,
+            "the hosts \"hosts.txt\": this folder has a file of that name: "
+            "write ./hosts.txt for the hosts that it names, or start in "
+            "another folder if a host is called so");
+  ASSERT_TRUE(path);
+  EXPECT_THAT(*path, ElementsAre(host_entry{"a", {}}, host_entry{"b", {}}));
+  EXPECT_TRUE(list);
+  EXPECT_TRUE(other);
 }
 
 TEST(host_list_test, compares_names_with_and_without_a_domain) {

@@ -143,7 +143,8 @@ agent_command(launch_engine engine, std::string_view host,
   for (const auto& x : program)
     command += ' ' + shell_quoted(x);
   // A terminal, forwardings and a command of the user's configuration are for
-  // other purposes.
+  // other purposes. The limit includes the whole login at a jump host, which
+  // may wait for name servers.
   return std::vector<std::string>{"ssh",
                                   "-T",
                                   "-o",
@@ -153,7 +154,7 @@ agent_command(launch_engine engine, std::string_view host,
                                   "-o",
                                   "BatchMode=yes",
                                   "-o",
-                                  "ConnectTimeout=5",
+                                  "ConnectTimeout=15",
                                   "-o",
                                   "ServerAliveInterval=1",
                                   "-o",
@@ -164,17 +165,20 @@ agent_command(launch_engine engine, std::string_view host,
                                   std::move(command)};
 }
 
-std::optional<std::vector<std::string>>
-launcher_environment(launch_engine engine, std::string_view host,
-                     const environment_map& own) {
-  if (engine != launch_engine::slurm)
-    return std::nullopt;
+std::vector<std::string> launcher_environment(launch_engine engine,
+                                              std::string_view host,
+                                              environment_map own) {
   std::vector<std::string> result;
+  if (engine == launch_engine::slurm) {
+    if (auto gpus = gpus_to_ask_for(host, own))
+      own.insert_or_assign("SLURM_GPUS_PER_NODE", std::to_string(*gpus));
+    std::erase_if(own, [](const auto& x) { return is_narrowing(x.first); });
+  } else {
+    // BatchMode is not for the ssh of a jump host, which would open a window.
+    own.insert_or_assign("SSH_ASKPASS_REQUIRE", "never");
+  }
   for (const auto& [name, value] : own)
-    if (!is_narrowing(name))
-      result.push_back(concat(name, '=', value));
-  if (auto gpus = gpus_to_ask_for(host, own))
-    result.push_back(concat("SLURM_GPUS_PER_NODE=", *gpus));
+    result.push_back(concat(name, '=', value));
   return result;
 }
 

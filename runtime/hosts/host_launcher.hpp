@@ -30,13 +30,13 @@ agent_command(launch_engine engine, std::string_view host,
               const std::string& folder = {}, const environment_map& own = {});
 
 /// The variables for the launcher of *engine* for *host*, as NAME=value, made
-/// from those of this process; unset: these themselves. Without those in which
-/// `srun` would find options of the step or job that this process is in: an
-/// agent gets all that the job has on its node; of GPUs that are given for the
-/// whole job, as many as there are on this one.
-std::optional<std::vector<std::string>>
-launcher_environment(launch_engine engine, std::string_view host,
-                     const environment_map& own);
+/// from *own*, those of this process. No `ssh` asks for anything by a window.
+/// For `srun`, without those in which it would find options of the step or job
+/// that this process is in: an agent gets all that the job has on its node; of
+/// GPUs that are given for the whole job, as many as there are on this one.
+std::vector<std::string> launcher_environment(launch_engine engine,
+                                              std::string_view host,
+                                              environment_map own);
 
 /// Exit code of an agent that says that another launch would not help.
 inline constexpr int exit_never_again = 78;

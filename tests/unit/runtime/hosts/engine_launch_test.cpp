@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "tests/support/environment_guard.hpp"
 #include "tests/support/host_tools.hpp"
 #include "tests/support/run_command.hpp"
 #include "tests/support/temporary_folder.hpp"
@@ -89,7 +90,8 @@ protected:
       agent_command(engine, host, {program, "--node-agent"}, {}, variables);
     ASSERT_TRUE(command);
     launcher.launch(launch, std::move(*command),
-                    concat("ticket-", launch, '\n'));
+                    concat("ticket-", launch, '\n'),
+                    launcher_environment(engine, host, own_environment()));
   }
 
   std::string read_line() {
@@ -166,6 +168,31 @@ TEST_F(ssh_launch_test, has_the_words_of_ssh_when_a_launch_fails) {
   EXPECT_EQ(records.end_of(2).how.code, 255);
   EXPECT_THAT(to_string(records.end_of(3)),
               HasSubstr("Could not resolve hostname h3"));
+}
+
+TEST_F(ssh_launch_test, asks_for_nothing_on_the_way_over_another_host) {
+  auto config = (folder / "config").string();
+  auto asked = (folder / "asked").string();
+  test::write_bytes(config, "Host h2\n"
+                            "  ProxyJump h1\n"
+                            "Host *\n"
+                            "  IdentityFile "
+                              + (folder / "hosts.ssh/user_key").string()
+                              + "\n"
+                                "  UserKnownHostsFile /dev/null\n"
+                                "  GlobalKnownHostsFile /dev/null\n");
+  write_script(folder / "askpass", "touch '" + asked + "'\necho no\n");
+  test::environment_guard guard{
+    {{"DISPLAY", ":0"}, {"SSH_ASKPASS", (folder / "askpass").string()}}};
+  wrap("ssh",
+       "PATH=${PATH#*:}; exec " + tools_ + "/hosts.sh run h1 ssh -F " + config);
+  auto launcher = host_launcher::start(records.listener());
+  ASSERT_TRUE(launcher);
+  launch(*launcher, launch_engine::ssh, 1, "h2", (folder / "agent").string());
+  auto end = records.end_of(1);
+  EXPECT_THAT(to_string(end), HasSubstr("Host key verification failed"));
+  EXPECT_FALSE(end.may_help());
+  EXPECT_FALSE(fs::exists(asked));
 }
 
 class slurm_launch_test : public engine_launch_test {

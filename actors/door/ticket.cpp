@@ -260,11 +260,11 @@ expected<ticket> read_ticket_file(const fs::path& path, host_role role) {
       what);
   if (!S_ISREG(found.st_mode))
     return failure(ec::invalid_config, what + " is not a file");
-  auto is_own = found.st_uid == ::geteuid();
-  if (!is_own && found.st_uid != 0)
+  auto is_of_root = found.st_uid == 0;
+  if (!is_of_root && found.st_uid != ::geteuid())
     return failure(ec::invalid_config, what + " belongs to another user");
   auto mode = found.st_mode & 07777;
-  if (mode != 0600 && mode != 0400 && (is_own || (mode & ~0640U) != 0))
+  if (mode != 0600 && mode != 0400 && (!is_of_root || (mode & ~0640U) != 0))
     return failure(ec::invalid_config,
                    what + " is open to other users: its mode must be 0600");
   // A file answers at once, or its disk does not: no limit would help.

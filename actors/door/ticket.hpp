@@ -53,8 +53,8 @@ expected<ticket> read_ticket(int fd, std::chrono::milliseconds limit,
 /// files of a mounted secret are.
 ///
 /// Fails with `ec::invalid_config` unless the file belongs to this user, with
-/// mode 0600 or 0400, or to root, who may let this process's group read it, as
-/// a mounted secret does.
+/// mode 0600 or 0400, or to root, who may let a group read it, as a mounted
+/// secret does.
 expected<ticket> read_ticket_file(const fs::path& path,
                                   host_role role = host_role::agent);
 

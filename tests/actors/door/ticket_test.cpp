@@ -188,9 +188,23 @@ TEST_F(ticket_test, reads_a_file_that_is_closed_to_others) {
 }
 
 TEST_F(ticket_test, refuses_a_file_that_others_can_read) {
-  for (mode_t mode : {0644, 0640, 0620, 0604, 0700, 04600})
+  for (mode_t mode : {0644, 0620, 0604, 0700, 04600})
     EXPECT_EQ(read_ticket_file(file(mode)).error().code, ec::invalid_config)
       << std::oct << mode;
+}
+
+// Those of a pod with an fsGroup belong to root and to that group.
+TEST_F(ticket_test, reads_a_file_that_root_lets_a_group_read) {
+  for (mode_t mode : {0640, 0440}) {
+    auto path = file(mode);
+    EXPECT_EQ(read_ticket_file(path).has_value(), ::geteuid() == 0);
+    if (::geteuid() != 0)
+      continue;
+    ASSERT_EQ(::chown(path.c_str(), 0, 65534), 0);
+    EXPECT_TRUE(read_ticket_file(path)) << "of a group";
+    ASSERT_EQ(::chown(path.c_str(), 65534, 0), 0);
+    EXPECT_FALSE(read_ticket_file(path)) << "of another user";
+  }
 }
 
 TEST_F(ticket_test, refuses_a_file_of_another_user) {

@@ -1,8 +1,10 @@
 #include "troupe/runtime/hosts/host_launcher.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdint>
 #include <initializer_list>
+#include <system_error>
 #include <utility>
 
 #include "troupe/runtime/hosts/host_list.hpp"
@@ -182,10 +184,11 @@ std::vector<std::string> launcher_environment(launch_engine engine,
   return result;
 }
 
-bool launch_end::may_help() const noexcept {
+bool launch_end::may_help() const {
   if (how.how == process_exit::kind::lost) // There is no such launcher.
     return !output.starts_with("cannot start ")
-           || !output.ends_with(": No such file or directory");
+           || !output.ends_with(
+             concat(": ", std::system_category().message(ENOENT)));
   if (how.how != process_exit::kind::exited)
     return true;
   if (how.code == exit_never_again || how.code == exit_not_executable

@@ -55,7 +55,7 @@ struct launch_end {
   /// Whether another launch may help: not if the program is not there, the host
   /// does not let this user in, the job of Slurm is over, or the agent says so
   /// by its exit code.
-  bool may_help() const noexcept;
+  bool may_help() const;
 };
 
 /// The launcher's output in one line, with its exit code or signal.

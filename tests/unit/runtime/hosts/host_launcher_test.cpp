@@ -1,6 +1,7 @@
 #include "troupe/runtime/hosts/host_launcher.hpp"
 
 #include <chrono>
+#include <clocale>
 #include <csignal>
 #include <cstdlib>
 #include <fstream>
@@ -155,6 +156,19 @@ TEST_F(host_launcher_test, tells_that_a_launcher_could_not_be_started) {
   EXPECT_FALSE(end.may_help());
   launcher.launch(2, {}, "ticket");
   EXPECT_EQ(records.end_of(2).how.how, process_exit::kind::lost);
+}
+
+TEST_F(host_launcher_test, knows_in_any_language_that_there_is_no_launcher) {
+  auto is_set = false;
+  for (auto name : {"de_DE.UTF-8", "fr_FR.UTF-8", "es_ES.UTF-8", "ja_JP.UTF-8"})
+    is_set = is_set || std::setlocale(LC_ALL, name) != nullptr;
+  if (!is_set)
+    GTEST_SKIP() << "only English is installed";
+  auto launcher = make();
+  launcher.launch(1, {"no-such-launcher", "h1"}, "ticket");
+  auto end = records.end_of(1);
+  EXPECT_FALSE(end.may_help()) << end.output;
+  std::setlocale(LC_ALL, "C");
 }
 
 TEST_F(host_launcher_test, keeps_only_the_last_lines) {

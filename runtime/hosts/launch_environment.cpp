@@ -295,6 +295,7 @@ private:
     TROUPE_TRY(auto own, own_task());
     if (own && own->number > 0)
       return extra(std::move(result), "hosts are given", *own);
+    TROUPE_TRY_VOID(expect_one_driver());
     result.found =
       concat(count_text(result.hosts), " over ssh, because hosts are given; ",
              place_text(result));
@@ -328,6 +329,17 @@ private:
     return {};
   }
 
+  /// Each process of torchrun on this host would be the driver of the run.
+  expected<void> expect_one_driver() const {
+    TROUPE_TRY(auto local, number_of("LOCAL_RANK"));
+    if (local.value_or(0) == 0 || !text_of("RANK") || !text_of("WORLD_SIZE"))
+      return {};
+    return contradiction(concat(
+      "this is LOCAL_RANK=", *local,
+      " of a launcher such as torchrun, each of whose processes would start "
+      "agents on all hosts: start one process instead, or unset LOCAL_RANK"));
+  }
+
   static launch_environment extra(launch_environment result,
                                   std::string_view why, const task& own) {
     result.role = launch_role::extra_task;
@@ -358,6 +370,7 @@ private:
     }
     if (own && own->number > 0)
       return extra(std::move(result), to_string(job), *own);
+    TROUPE_TRY_VOID(expect_one_driver());
     auto inherits_step = has_step_of_other_job(variables_);
     auto is_script = inherits_step ? text_of("ENVIRONMENT") == "BATCH"
                                    : text_of("SLURM_PROCID").has_value();

@@ -261,6 +261,23 @@ TEST(launch_environment_test, refuses_variables_of_slurm_that_do_not_agree) {
               HasSubstr("only one is set"));
 }
 
+TEST(launch_environment_test, refuses_to_be_one_of_several_drivers) {
+  environment_map torchrun{
+    {"RANK", "2"}, {"LOCAL_RANK", "2"}, {"WORLD_SIZE", "4"}};
+  constexpr auto why =
+    "this is LOCAL_RANK=2 of a launcher such as torchrun, each of whose "
+    "processes would start agents on all hosts: start one process instead, or "
+    "unset LOCAL_RANK";
+  EXPECT_EQ(mistake_in(with(task(0, "n2"), torchrun)), why);
+  EXPECT_EQ(mistake_in(torchrun, with_hosts("a,b", "b")), why);
+  EXPECT_EQ(found(with(task(1, "n3"), torchrun)).role, launch_role::extra_task);
+  EXPECT_EQ(found(with(task(0, "n3"), torchrun), as_agent("n3")).role,
+            launch_role::agent);
+  // One process on each host.
+  torchrun["LOCAL_RANK"] = "0";
+  EXPECT_EQ(found(with(task(0, "n2"), torchrun)).role, launch_role::driver);
+}
+
 TEST(launch_environment_test, starts_given_hosts_over_ssh) {
   auto x = found({}, with_hosts("a,b,c", "b.example.org"));
   EXPECT_EQ(x.role, launch_role::driver);

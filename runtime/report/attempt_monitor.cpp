@@ -158,10 +158,10 @@ rank_look attempt_monitor::look_at(int rank, const rank_meetings& meetings,
   auto call = meetings.call_of(rank);
   rank_look result{place_of(seen(rank), call, now), vitals_of(rank)};
   // A loop in a call to the group waits for an answer; others may wait for it
-  // in a pending collective. One that waits for another host is idle, too: in a
-  // collective, or at the start of the group, which has a limit of its own.
+  // in a pending collective. One that waits for another host is idle, too.
   if (result.vitals && !result.vitals->stopped
-      && (!call.empty() || seen(rank).at_start || waits_for_data(seen_, rank)))
+      && (!call.empty() || waits_for_data(seen_, rank)
+          || waits_for_connections(seen_, rank)))
     result.vitals.reset();
   return result;
 }

@@ -67,6 +67,12 @@ bool waits_for_data(const std::vector<rank_snapshot>& ranks, int rank) {
   return x.in_collective && std::ranges::none_of(ranks, is_missing);
 }
 
+bool waits_for_connections(const std::vector<rank_snapshot>& ranks, int rank) {
+  auto came = [](const rank_snapshot& any) { return any.came_to_start; };
+  return ranks[static_cast<std::size_t>(rank)].at_start
+         && std::ranges::all_of(ranks, came);
+}
+
 std::optional<epoch_progress> progress_of(const rank_snapshot& x,
                                           time_point now) {
   auto& pass = x.pass;

@@ -30,6 +30,11 @@ std::vector<int> late_in_collectives(const std::vector<rank_snapshot>& ranks,
 /// `collective_wait`: what it waits for comes from other hosts, or over Gloo.
 bool waits_for_data(const std::vector<rank_snapshot>& ranks, int rank);
 
+/// Whether *rank* is at the start of its group, and all have come there: what
+/// it waits for are connections to other hosts, and that has a limit of its
+/// own.
+bool waits_for_connections(const std::vector<rank_snapshot>& ranks, int rank);
+
 /// How far the loop is in its pass. Nothing before the first batch is done:
 /// there is no pace yet.
 std::optional<epoch_progress> progress_of(const rank_snapshot& x,

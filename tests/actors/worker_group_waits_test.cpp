@@ -408,6 +408,23 @@ TEST_F(worker_group_test, ends_a_rank_that_never_comes_to_its_group) {
   EXPECT_EQ(record->failed[0].ranks.size(), 1u);
 }
 
+// The other rank waits in a report, and never comes there.
+TEST_F(worker_group_test,
+       ends_a_rank_that_waits_alone_at_the_start_of_a_group) {
+  plan.hang_timeout = ms{60'000};
+  start_all();
+  activity(0).at_start = activity(0).at_store = now();
+  activity(0).came_to_start = 1;
+  for (int rank = 0; rank < 2; ++rank)
+    ranks.launcher->lives[rank];
+  ranks.report(1, 10);
+  pass_seconds(63);
+  EXPECT_TRUE(ranks.asked_to_end(1));
+  for (int rank = 0; rank < 2; ++rank)
+    ranks.kill(rank, SIGKILL);
+  EXPECT_EQ(failure_of(0).kind, kind::timeout);
+}
+
 // Leaders of two hosts that cannot reach each other; the other ranks of a host
 // need no connection. The leaders' own limit names the address.
 TEST_F(worker_group_test, keeps_ranks_that_wait_for_connections_to_hosts) {

@@ -86,11 +86,17 @@ TEST_F(attempt_monitor_test, a_rank_in_a_call_does_not_hang) {
   EXPECT_FALSE(monitor.look_at(0, calls, t0).vitals);
 }
 
-TEST_F(attempt_monitor_test, a_rank_at_the_start_of_its_group_does_not_hang) {
-  show(0, {.at_start = moment{t0}, .vitals = process_vitals{}});
-  EXPECT_FALSE(monitor.look_at(0, calls, t0).vitals);
-  show(0, {.at_start = moment{t0}, .vitals = process_vitals{.stopped = true}});
-  EXPECT_TRUE(monitor.look_at(0, calls, t0).vitals);
+TEST_F(attempt_monitor_test, a_rank_that_connects_to_hosts_does_not_hang) {
+  auto connects = [this](bool stopped) {
+    show(0, {.at_start = moment{t0},
+             .came_to_start = true,
+             .vitals = process_vitals{.stopped = stopped}});
+    return !monitor.look_at(0, calls, t0).vitals;
+  };
+  EXPECT_FALSE(connects(false)) << "rank 1 may never come to the group";
+  show(1, {.came_to_start = true});
+  EXPECT_TRUE(connects(false));
+  EXPECT_FALSE(connects(true));
 }
 
 TEST_F(attempt_monitor_test, the_end_of_a_loop_leaves_how_its_process_is) {

@@ -29,12 +29,16 @@ constexpr std::uint32_t last_record = std::numeric_limits<std::uint32_t>::max();
 /// records and TLS add, less than the 64 KB that a kernel takes for a process
 /// that does not read: the window of a side that is stopped stays open.
 /// `TCP_USER_TIMEOUT` would take a closed one for a dead host.
-constexpr std::size_t max_unconfirmed = std::size_t{32} * 1024;
+constexpr std::size_t least_ahead = std::size_t{32} * 1024;
 
-constexpr std::size_t max_payload = max_unconfirmed;
+/// The same in long messages. It grows by half in each round trip: a kernel
+/// gives a process room for twice what it has read in the last one.
+constexpr std::size_t most_ahead = std::size_t{1024} * 1024;
+
+constexpr std::size_t max_payload = least_ahead;
 
 /// Received bytes that are not confirmed yet: the other side keeps them.
-constexpr std::uint64_t max_silence = max_unconfirmed / 2;
+constexpr std::uint64_t max_silence = least_ahead / 2;
 
 /// Each link has a buffer of this size, and a driver a link per host. OpenSSL
 /// gives no more at once: a record of TLS.
@@ -99,7 +103,7 @@ resumable_link::resumable_link(std::unique_ptr<byte_link> first,
                                std::shared_ptr<link_switch> next,
                                resume_options options)
   : lower_(std::move(first)), next_(std::move(next)),
-    options_(std::move(options)) {
+    options_(std::move(options)), ahead_(least_ahead) {
   reserve_timer();
 }
 
@@ -119,10 +123,12 @@ void resumable_link::lift_limit() noexcept {
   is_unlimited_ = true;
 }
 
+std::size_t resumable_link::kept() const noexcept {
+  return unconfirmed_.size() - first_unconfirmed_;
+}
+
 std::size_t resumable_link::room() const noexcept {
-  auto kept = unconfirmed_.size() - first_unconfirmed_;
-  return is_unlimited_ ? max_payload
-                       : max_unconfirmed - std::min(kept, max_unconfirmed);
+  return is_unlimited_ ? max_payload : ahead_ - std::min(kept(), ahead_);
 }
 
 int resumable_link::socket() const noexcept {
@@ -167,8 +173,13 @@ resumable_link::send(std::span<const std::byte> bytes) {
     return 0;
   if (!send_records())
     return std::nullopt;
-  auto part = bytes.first(std::min(bytes.size(), room()));
-  if (has_unsent() || !is_agreed_ || part.empty())
+  if (has_unsent() || !is_agreed_)
+    return 0;
+  if (!waits_for_room_ && kept() < max_silence)
+    ahead_ = least_ahead;
+  waits_for_room_ = bytes.size() > room();
+  auto part = bytes.first(std::min({bytes.size(), room(), max_payload}));
+  if (part.empty())
     return 0;
   append_record(part.size());
   append(records_, part.data(), part.size());
@@ -253,11 +264,13 @@ bool resumable_link::take_header(std::span<const std::byte> header) {
 }
 
 bool resumable_link::take_confirmation(std::uint64_t received) {
-  auto kept = unconfirmed_.size() - first_unconfirmed_;
-  if (received < confirmed_ || received - confirmed_ > kept)
+  if (received < confirmed_ || received - confirmed_ > kept())
     return false;
-  first_unconfirmed_ += static_cast<std::size_t>(received - confirmed_);
+  auto size = static_cast<std::size_t>(received - confirmed_);
+  first_unconfirmed_ += size;
   confirmed_ = received;
+  if (waits_for_room_)
+    ahead_ = std::min(ahead_ + size / 2, most_ahead);
   if (first_unconfirmed_ == unconfirmed_.size()) {
     empty_buffer(unconfirmed_);
     first_unconfirmed_ = 0;
@@ -301,6 +314,7 @@ void resumable_link::close_lower() noexcept {
   payload_left_ = 0;
   empty_buffer(records_);
   records_sent_ = 0;
+  ahead_ = least_ahead; // The next connection is slow at first.
 }
 
 void resumable_link::reserve_timer() noexcept {

@@ -125,7 +125,9 @@ private:
   void append_record(std::size_t size);
   bool send_records();
   void confirm_received();
-  /// How many bytes may be sent ahead now.
+  /// How many bytes were sent and are not confirmed.
+  std::size_t kept() const noexcept;
+  /// How many more may be sent now.
   std::size_t room() const noexcept;
   bool take_header(std::span<const std::byte> header);
   bool take_confirmation(std::uint64_t received);
@@ -151,7 +153,9 @@ private:
   /// It is known what the other side has. Until then the connection may be one
   /// that the other side has given up for another.
   bool is_agreed_ = true;
-  bool is_unlimited_ = false; ///< See `lift_limit`.
+  std::size_t ahead_;           ///< How many bytes may be unconfirmed.
+  bool waits_for_room_ = false; ///< The latest `send` had more than that.
+  bool is_unlimited_ = false;   ///< See `lift_limit`.
 
   // What is received.
   std::vector<std::byte> raw_; ///< From `lower_`.

@@ -167,6 +167,26 @@ TEST_F(resumable_link_test, sends_no_more_ahead_than_it_may) {
   EXPECT_TRUE(second.received == first.to_send);
 }
 
+TEST_F(resumable_link_test, sends_more_ahead_the_longer_a_message_is) {
+  auto round_trips_of = [this](std::size_t size) {
+    first.to_send = numbers(size, 8);
+    first.sent = 0;
+    second.received.clear();
+    auto result = 0;
+    for (; second.received.size() < size && result < 1000; ++result) {
+      first.move();
+      second.move();
+      first.move(); // It learns what is confirmed.
+    }
+    EXPECT_TRUE(second.received == first.to_send);
+    return result;
+  };
+  auto trips = round_trips_of(1'000'000);
+  EXPECT_LE(trips, 15) << "the socket takes about 200 KB";
+  EXPECT_EQ(round_trips_of(20'000), 1);
+  EXPECT_GE(round_trips_of(1'000'000), trips) << "it begins with little again";
+}
+
 TEST_F(resumable_link_test, waits_for_nothing_but_the_socket_as_it_ends) {
   first.to_send = numbers(100'000, 6);
   first.move();
@@ -183,27 +203,44 @@ bool is_writable(int socket) {
   return ::poll(&x, 1, 30'000) == 1 && x.revents == POLLOUT;
 }
 
+void set_for_tcp(int socket, int option) {
+  const int on = 1;
+  ::setsockopt(socket, IPPROTO_TCP, option, &on, sizeof(on));
+}
+
+/// Sends *part* again and again until *link* takes no more, over a socket of
+/// TCP. Returns whether the window of the other side is still open.
+bool leaves_window_open(resumable_link& link, std::span<const std::byte> part) {
+  while (link.has_unsent() || link.takes_data())
+    if (!link.send(part) || (link.has_unsent() && !is_writable(link.socket())))
+      return false;
+  // Now it is writable once nothing waits for room at the other side.
+  set_for_tcp(link.socket(), TCP_NOTSENT_LOWAT);
+  return is_writable(link.socket());
+}
+
 // The kernel of an agent would take its window for a dead host.
 TEST_F(resumable_link_test, leaves_the_window_of_a_stopped_process_open) {
   const plain_listener listener;
   auto own = connect_to_port(listener.port());
   auto stopped = listener.accept();
-  auto set = [socket = own.get()](int option) {
-    const int on = 1;
-    ::setsockopt(socket, IPPROTO_TCP, option, &on, sizeof(on));
-  };
-  set(TCP_NODELAY);
+  set_for_tcp(own.get(), TCP_NODELAY);
   side sender{std::move(own)};
-  auto& link = sender.link;
-  auto small = numbers(100, 7);
-  while (link.has_unsent() || link.takes_data()) {
-    auto size = link.send(small);
-    ASSERT_TRUE(size);
-    ASSERT_TRUE(!link.has_unsent() || is_writable(link.socket()));
+  EXPECT_TRUE(leaves_window_open(sender.link, numbers(100, 7)));
+}
+
+TEST_F(resumable_link_test, leaves_the_window_open_within_a_long_message) {
+  const plain_listener listener;
+  for (auto size : {100'000u, 300'000u, 1'000'000u, 10'000'000u}) {
+    side sender{connect_to_port(listener.port())};
+    side stopped{listener.accept()};
+    sender.to_send = numbers(size, 9);
+    while (stopped.received.size() < size / 2) {
+      sender.move();
+      stopped.move();
+    }
+    EXPECT_TRUE(leaves_window_open(sender.link, sender.to_send)) << size;
   }
-  // Now it is writable once nothing waits for room at the other side.
-  set(TCP_NOTSENT_LOWAT);
-  EXPECT_TRUE(is_writable(link.socket()));
 }
 
 TEST_F(resumable_link_test, waits_for_the_next_connection_as_long_as_it_may) {

@@ -331,8 +331,10 @@ private:
 
   /// Each process of torchrun on this host would be the driver of the run.
   expected<void> expect_one_driver() const {
+    if (!text_of("RANK") || !text_of("WORLD_SIZE"))
+      return {};
     TROUPE_TRY(auto local, number_of("LOCAL_RANK"));
-    if (local.value_or(0) == 0 || !text_of("RANK") || !text_of("WORLD_SIZE"))
+    if (local.value_or(0) == 0)
       return {};
     return contradiction(concat(
       "this is LOCAL_RANK=", *local,

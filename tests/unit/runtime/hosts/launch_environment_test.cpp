@@ -276,6 +276,9 @@ TEST(launch_environment_test, refuses_to_be_one_of_several_drivers) {
   // One process on each host.
   torchrun["LOCAL_RANK"] = "0";
   EXPECT_EQ(found(with(task(0, "n2"), torchrun)).role, launch_role::driver);
+  // Of something else.
+  EXPECT_EQ(found(with(task(0, "n2"), {{"LOCAL_RANK", "none"}})).role,
+            launch_role::driver);
 }
 
 TEST(launch_environment_test, starts_given_hosts_over_ssh) {

@@ -210,8 +210,10 @@ std::string host_roster::shortage(std::size_t host) const {
 
 std::string host_roster::sharing(std::size_t host) const {
   auto& mine = at(host);
-  // A driver without ranks uses nothing there.
-  for (std::size_t i = 0; i < all().size() && !mine.boot.empty(); ++i)
+  // A host without ranks uses nothing there.
+  if (mine.planned == 0 || mine.boot.empty())
+    return {};
+  for (std::size_t i = 0; i < all().size(); ++i)
     if (auto& x = at(i); i != host && x.incarnation && x.planned > 0
                          && x.boot == mine.boot && x.own_name == mine.own_name)
       return concat("the agents of ", x.name, " (host ", i, ") and ", mine.name,

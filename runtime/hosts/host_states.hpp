@@ -152,7 +152,7 @@ struct run_host {
   /// For ranks of an elastic run's attempts, as far as its agent holds what
   /// they claim.
   host_room room{1, {}};
-  int planned = 1; ///< The same as far as it was planned; 0: it is a spare.
+  int planned = 1; ///< The same as far as it was planned; 0: it gets none.
   int first_rank = 0;
   int ranks = 0;
   bool is_extra = false; ///< It was not planned: it is here for a guest.

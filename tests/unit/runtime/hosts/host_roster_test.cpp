@@ -182,6 +182,16 @@ TEST_F(spare_roster_test, gives_a_new_agent_the_host_that_has_ranks) {
   EXPECT_EQ(join(4, "h1"), 3u);
 }
 
+TEST_F(spare_roster_test, may_have_a_spare_on_a_machine_with_ranks) {
+  roster.gather(now);
+  for (std::uint64_t i = 1; i <= 2; ++i) {
+    auto x = facts(i, "h1");
+    x.boot = "b1";
+    EXPECT_EQ(admit(x).value_or(0), i);
+    EXPECT_EQ(roster.sharing(i), "");
+  }
+}
+
 TEST_F(host_roster_test, remembers_why_an_agent_was_refused) {
   roster.gather(now);
   EXPECT_FALSE(admit(facts(1, "h1", "bb")));

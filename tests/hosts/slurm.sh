@@ -19,9 +19,22 @@ export SLURM_CONF=$folder/slurm.conf
 
 fail() { echo "slurm.sh: $*" >&2; exit 1; }
 
+# The cores of the machine as Slurm describes them. Fails unless SLURM_BINDS is set, on a machine with one core, and if this
+# process may not use all of them: Slurm would choose among all.
+cores_to_bind() {
+  [ -n "${SLURM_BINDS:-}" ] && [ "$(env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc)" = "$(nproc --all)" ] &&
+    slurmd -C | grep -o 'CPUs=.*ThreadsPerCore=[0-9]*' | grep -v ' SocketsPerBoard=1 CoresPerSocket=1 '
+}
+
 # A node that is silent counts as down after 5 s (SLURM_DEAD), and a job has 5 s between SIGTERM and SIGKILL
-# (SLURM_KILL_WAIT). Jobs of the partition `urgent` preempt others, which have 4 s of grace and are requeued.
+# (SLURM_KILL_WAIT). Jobs of the partition `urgent` preempt others, which have 4 s of grace and are requeued. Where
+# there are cores to bind, a step has those of its job alone, and each task one of them unless its srun says otherwise.
 configure() { # COUNT
+  local binding=none cores=CPUs=4 found
+  if found=$(cores_to_bind); then
+    binding=affinity
+    cores="$found CpuBind=core"
+  fi
   cat >"$SLURM_CONF" <<END
 ClusterName=test
 SlurmctldHost=h1
@@ -35,7 +48,7 @@ SlurmdPidFile=$folder/slurmd.%n.pid
 SlurmctldLogFile=$folder/log/slurmctld.log
 SlurmdLogFile=$folder/log/slurmd.%n.log
 ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
+TaskPlugin=task/$binding
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
 MpiDefault=none
@@ -48,7 +61,7 @@ SlurmdTimeout=${SLURM_DEAD:-5}
 KillWait=${SLURM_KILL_WAIT:-5}
 PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
-NodeName=h[1-$1] CPUs=4 RealMemory=1000 State=UNKNOWN
+NodeName=h[1-$1] $cores RealMemory=1000 State=UNKNOWN
 PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP PriorityTier=1 GraceTime=4
 PartitionName=urgent Nodes=ALL MaxTime=INFINITE State=UP PriorityTier=10 PreemptMode=OFF
 END

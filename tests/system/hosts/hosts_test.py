@@ -376,8 +376,43 @@ class InSlurm(OnHosts):
 
     @classmethod
     def bring_up(cls):
+        cls.environment["SLURM_BINDS"] = "1"
         cls.addClassCleanup(cls.tool, "slurm.sh", "down")
         cls.tool("slurm.sh", "up", "3")
+
+    def cores_of(self, host, process="self"):
+        return self.tool("hosts.sh", "run", host, "sed", "-n", "s/^Cpus_allowed_list:[[:space:]]*//p",
+                         f"/proc/{process}/status").strip()
+
+    def cores_of_ranks(self, *prefix, variables=()):
+        """The cores of a rank on h1, those of one on h2, and all of a host."""
+        if "task/affinity" not in self.tool("slurm.sh", "run", "scontrol", "show", "config"):
+            self.skipTest("Slurm binds nothing on a machine with one core, or of which only a part may be used")
+        running = self.start("--workers", "2", "--holds", "1", prefix=[*prefix, "-N2", "-w", "h[1-2]"], variables=variables)
+        found = {}
+        while len(found) < 2:
+            *_, host, process, _ = self.next_line()
+            found[host] = self.cores_of(host, process)
+        self.go()
+        self.output_of(running)
+        return found["h1"], found["h2"], self.cores_of("h1")
+
+    def test_an_agent_has_all_cores_of_its_node_in_the_job(self):
+        _, beside_agent, every = self.cores_of_ranks("salloc", "--exclusive", variables=["SLURM_CPU_BIND=cores"])
+        self.assertEqual(beside_agent, every)
+
+    def test_an_agent_has_no_cores_that_are_not_of_the_job(self):
+        _, beside_agent, every = self.cores_of_ranks("salloc", "-n2", "-c1")
+        self.assertNotEqual(beside_agent, every)
+
+    def test_only_ranks_beside_a_driver_that_is_a_task_are_bound_as_it_is(self):
+        beside_driver, beside_agent, every = self.cores_of_ranks("srun", "--wait=0", "--exclusive")
+        self.assertNotEqual(beside_driver, every)
+        self.assertEqual(beside_agent, every)
+
+    def test_ranks_beside_a_driver_that_is_a_task_may_have_all_cores(self):
+        beside_driver, beside_agent, every = self.cores_of_ranks("srun", "--wait=0", "--exclusive", "--cpu-bind=none")
+        self.assertEqual((beside_driver, beside_agent), (every, every))
 
     def test_a_command_of_salloc_uses_the_nodes_of_the_job(self):
         ranks, output = self.run_on(4, "--workers", "4", prefix=["salloc", "-N2", "-w", "h[1-2]"])
@@ -447,6 +482,7 @@ class InSlurm(OnHosts):
         self.ranks_of(2)
         self.tool("hosts.sh", "run", "h1", "pkill", "-KILL", "-f", "--", "--waits")
         self.expect_nothing_left()
+        self.tool("slurm.sh", "run", "scancel", "--user=root")  # Its salloc was killed, too, and the job keeps its cores.
 
     def test_hosts_that_are_not_of_the_job_are_refused(self):
         output = self.refused("--hosts", "h1,h3", "--workers", "2", prefix=["salloc", "-N2", "-w", "h[1-2]"])

@@ -27,8 +27,9 @@ cores_to_bind() {
 }
 
 # A node that is silent counts as down after 5 s (SLURM_DEAD), and a job has 5 s between SIGTERM and SIGKILL
-# (SLURM_KILL_WAIT). Jobs of the partition `urgent` preempt others, which have 4 s of grace and are requeued. Where
-# there are cores to bind, a step has those of its job alone, and each task one of them unless its srun says otherwise.
+# (SLURM_KILL_WAIT). Jobs of the partition `urgent` preempt others, which have 4 s of grace and are requeued. A step has
+# any time after the end of its first task (SLURM_WAIT_TIME, in seconds). Where there are cores to bind, a step has those of
+# its job alone, and each task one of them unless its srun says otherwise.
 configure() { # COUNT
   local binding=none cores=CPUs=4 found
   if found=$(cores_to_bind); then
@@ -59,6 +60,7 @@ SchedulerParameters=batch_sched_delay=0,sched_interval=1,sched_min_interval=0,bf
 SlurmctldTimeout=10
 SlurmdTimeout=${SLURM_DEAD:-5}
 KillWait=${SLURM_KILL_WAIT:-5}
+WaitTime=${SLURM_WAIT_TIME:-0}
 PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
 NodeName=h[1-$1] $cores RealMemory=1000 State=UNKNOWN

@@ -489,6 +489,44 @@ class InSlurm(OnHosts):
         self.assertIn("host h3 is given, but Slurm job", output)
 
 
+class WaitTimeOfSlurm(OnHosts):
+    """Slurm ends a step soon after its first task."""
+    PROGRAMS = InSlurm.PROGRAMS
+
+    @classmethod
+    def bring_up(cls):
+        cls.environment["SLURM_WAIT_TIME"] = "2"
+        cls.addClassCleanup(cls.tool, "slurm.sh", "down")
+        cls.tool("slurm.sh", "up", "2")
+
+    def start_to_hold(self, *prefix):
+        """Starts a run on both hosts, whose ranks wait until the test says go."""
+        running = self.start("--workers", "2", "--holds", "1", prefix=[*prefix, "-N2"])
+        self.ranks_of(2)
+        return running
+
+    def expect_to_outlive_a_step(self, running):
+        """Slurm ends another step, which has begun later."""
+        step = self.start_command("srun", "-N2", "-n2", "sh", "-c", "[ $SLURM_PROCID != 0 ] || exec sleep infinity")
+        self.assertIn("srun: First task exited 2s ago", step.communicate(timeout=LIMIT_S)[0])
+        self.go()
+        self.output_of(running)
+
+    def test_a_run_of_two_tasks_is_ended_and_the_second_one_has_said_what_to_do(self):
+        running = self.start_to_hold("srun")
+        output = running.communicate(timeout=LIMIT_S)[0]
+        self.assertNotEqual(running.returncode, 0, output)
+        self.assertIn("if the cluster has a WaitTime, it begins now: use srun --wait=0\n", output)
+        self.assertIn("srun: First task exited 2s ago\n", output)
+        self.expect_nothing_left(("h1", "h2"))
+
+    def test_a_run_of_two_tasks_with_any_time_outlives_it(self):
+        self.expect_to_outlive_a_step(self.start_to_hold("srun", "--wait=0"))
+
+    def test_a_run_that_is_not_a_step_outlives_it(self):
+        self.expect_to_outlive_a_step(self.start_to_hold("salloc"))
+
+
 class DeadNodesOfSlurm(OnHosts):
     """Nodes h3 and h4 lose their power, and Slurm does not know it yet."""
     PROGRAMS = InSlurm.PROGRAMS

@@ -3,6 +3,7 @@
 # openssh-server, and root.
 #
 #   ssh.sh up            starts an sshd on each host that is up
+#   ssh.sh start HOST    starts that of a host that was booted again
 #   ssh.sh command FROM  prints the ssh command for processes on FROM, to be followed by HOST COMMAND...
 #   ssh.sh down          ends them and removes the keys
 #
@@ -46,16 +47,18 @@ Host *
 END
 }
 
+start() { # HOST
+  # sshd needs /run/sshd, which is the machine's: each host mounts its own.
+  "$hosts" run "$1" sh -ec "mkdir -p /run/sshd
+    mount -t tmpfs -o mode=755 sshd /run/sshd
+    /usr/sbin/sshd -f '$folder/sshd_config' -E '$folder/$1.log'"
+}
+
 up() {
   local host
   mkdir -m 700 "$folder" || { echo "ssh.sh: if $folder exists: ssh.sh down" >&2; exit 1; }
   write_settings
-  for host in $("$hosts" list); do
-    # sshd needs /run/sshd, which is the machine's: each host mounts its own.
-    "$hosts" run "$host" sh -ec "mkdir -p /run/sshd
-      mount -t tmpfs -o mode=755 sshd /run/sshd
-      /usr/sbin/sshd -f '$folder/sshd_config' -E '$folder/$host.log'"
-  done
+  for host in $("$hosts" list); do start "$host"; done
 }
 
 down() {
@@ -68,6 +71,7 @@ down() {
 
 case "${1:-}" in
   up) up ;;
+  start) start "$2" ;;
   command) echo "$hosts run $2 ssh -F $folder/config" ;;
   down) down ;;
   *)

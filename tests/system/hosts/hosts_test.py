@@ -254,8 +254,7 @@ class OverSsh(WithSsh):
         self.ranks_of(2)
         self.tool("hosts.sh", "crash", "h3")
         self.tool("hosts.sh", "boot", "h3")
-        self.tool("hosts.sh", "run", "h3", "sh", "-ec", "mkdir -p /run/sshd; mount -t tmpfs -o mode=755 sshd /run/sshd; "
-                  f"/usr/sbin/sshd -f '{self.ssh_folder}/sshd_config'")
+        self.tool("ssh.sh", "start", "h3")
         self.assertEqual(self.ranks_of(2, attempt=1), [(0, 0, "h1"), (1, 0, "h3")])
         self.assertIn("host h3 is lost", self.output_of(running))
 

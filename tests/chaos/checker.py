@@ -430,20 +430,21 @@ def n10_explains_itself(e: Evidence):
         return
     begun = [x["attempt"] for x in e.journal.events("attempt_begun")]
     explained = {x["attempt"]: x["fields"].get("reason", "") for x in e.journal.events("ranks_failed")}
+    left = {x["attempt"]: x["fields"].get("reason", "") for x in e.journal.events("attempt_left")}
     ended = {x["attempt"] for x in e.journal.events("run_ended")}
     lost = {x["attempt"] for x in e.journal.events("driver_lost")}
     for attempt in begun[:-1]:
         start = e.start_of(attempt)
-        if attempt in explained or attempt in ended or start and start["timed_out"]:
+        if attempt in {*explained, *left, *ended} or start and start["timed_out"]:
             continue
         if attempt in lost and start and (start["killed"] or {x["do"] for x in start["faults"]} & WRITE_FAULTS):
             continue  # That driver could not say so; the next one did.
         if start and any(x.get("beside") and x["delivered"] for x in start["faults"]):
             continue  # Another driver has taken over the run; the previous one may not record that.
         yield f"attempt {attempt} ended and no event says why"
-    for attempt, reason in explained.items():
+    for attempt, reason in [*explained.items(), *left.items()]:
         if not reason:
-            yield f"attempt {attempt} failed without a reason"
+            yield f"attempt {attempt} failed or was left without a reason"
     for start in e.starts:
         for x in start["faults"]:
             if len(start["faults"]) > 1 or not x["delivered"]:

@@ -18,6 +18,7 @@ import campaign
 import checker
 import faults
 import hosts_campaign
+import hosts_faults
 import run_reader
 from run_reader import Case
 from xxh3 import checksum_text
@@ -580,6 +581,11 @@ def an_event_has_no_reason(p):
 
 
 @planted("N10")
+def an_attempt_is_left_without_a_reason(p):
+    p.journal(lambda x: edit(x, lambda y: y.get("event") == "ranks_failed", event="attempt_left", fields={"reason": ""}))
+
+
+@planted("N10")
 def an_event_blames_another_rank(p):
     p.journal(lambda x: edit(x, lambda y: y.get("event") == "ranks_failed",
                              fields={"reason": "Rank 1: killed by signal 9 (SIGKILL)"}))
@@ -808,18 +814,28 @@ class SourcesTest(unittest.TestCase):
     def test_clean_families_exist(self):
         self.assertLessEqual(set(campaign.CLEAN), set(faults.FAMILIES))
 
-    def plans_on_hosts(self, share):
-        return [hosts_campaign.make_case(1, number, list(hosts_campaign.FAMILIES), share)[0] for number in range(200)]
 
-    def test_a_share_of_the_cases_on_hosts_trains_with_libtorch(self):
-        without = self.plans_on_hosts(0)
+class HostsFaultsTest(unittest.TestCase):
+    def cases(self, **shares):
+        return [hosts_faults.make_case(1, number, list(hosts_faults.FAMILIES), **shares) for number in range(200)]
+
+    def test_a_case_follows_from_its_seed(self):
+        self.assertEqual(self.cases(), self.cases())
+        for _, starts in self.cases():
+            for x in (x for start in starts for x in start):
+                self.assertTrue(faults.describe(x).startswith(x["family"]))
+
+    def test_a_share_of_the_cases_trains_with_libtorch(self):
+        without, plans = ([plan for plan, _ in self.cases(torch_share=share)] for share in (0, 0.25))
         self.assertEqual({x["learner"] for x in without}, {"counting"})
-        plans = self.plans_on_hosts(0.25)
         learners = [x for x in plans if x["learner"] == "torch"]
         self.assertTrue(30 < len(learners) < 70, len(learners))
         self.assertEqual({(x["seed"], x["steps"], x["workers"]) for x in learners}, {(1, 12, 3)})
         self.assertEqual([x for x, y in zip(plans, without) if x["learner"] == "counting"],
                          [y for x, y in zip(plans, without) if x["learner"] == "counting"])
+
+    def test_faults_of_hosts_are_known_to_the_checker(self):
+        self.assertEqual(set(hosts_faults.FAMILIES) - faults.OUTLIVED, {"driver-host-crash"})
 
 
 class HostsLeftoversTest(unittest.TestCase):

@@ -222,8 +222,8 @@ OUTLIVED = {
     "all-ranks-kill", "driver-io-delay", "driver-pause", "lock-removed", "loop-fails", "loop-throws", "rank-io",
     "rank-io-delay", "rank-kill", "rank-kill-again", "rank-pause", "rank-point", "rank-stop", "runtime-removed",
     "spawner-kill", "spawner-pause", "spawner-stop", "stdout-closed",
-    "agent-kill", "host-crash-boot", "host-cut", "host-part", "host-mute", "host-freeze-thaw", "driver-host-cut",
-    "driver-host-freeze-thaw"}
+    "agent-kill", "host-spawner-kill", "host-rank-kill", "host-crash-boot", "host-cut", "host-part", "host-mute",
+    "host-freeze-thaw", "host-leave", "host-late", "driver-host-cut", "driver-host-freeze-thaw"}
 
 
 # Families that do not need ranks in processes.
@@ -294,8 +294,8 @@ def describe(fault: dict) -> str:
         text += f" SIG{fault['signal']}"
         if second := fault["second"]:
             text += f", SIG{second['signal']} to the {second['target']} +{second['after_us']} us"
-    for key in ("spec", "by", "step", "role", "calls", "file", "nth", "how", "kib", "bytes", "host", "ms", "then",
-                "at_once"):
+    for key in ("spec", "by", "step", "role", "calls", "file", "nth", "how", "kib", "bytes", "host", "whom", "ms",
+                "then", "at_once"):
         if fault.get(key):
             text += f" {key}={fault[key]}"
     if fault.get("errno"):

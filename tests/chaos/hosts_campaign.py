@@ -9,7 +9,6 @@ power, the next driver is there again or on another host, at once or after every
 root may make such hosts and look at all of their processes.
 """
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -17,63 +16,16 @@ import time
 from pathlib import Path
 
 import campaign
-import faults
 import run_reader
 from campaign import Driver, kill, processes_of
+from hosts_faults import FAMILIES, HOSTS, make_case
 
 TREE = Path(__file__).resolve().parents[2]
-HOSTS = ["h1", "h2", "h3"]
 # A host counts as lost after 10 s, and an agent ends its ranks as long after its driver is out of reach. What an end
 # takes (`gone_s`) comes on top.
 HOST_TIMEOUT_S = 10.0
-
-
-def some_ms(random_: random.Random) -> int:
-    """How long a fault lasts: sometimes so long that the host is lost."""
-    return random_.choice([random_.randint(100, 2000), random_.randint(2000, 5000), random_.randint(11_000, 14_000)])
-
-
-def of_host(how):
-    """A fault of one of the other hosts: *host* says which."""
-    def family(random_, plan):
-        fault = {"do": "host", "how": how, "host": random_.randrange(1, len(HOSTS)), "ms": some_ms(random_)}
-        if how == "mute":
-            fault["hears"] = random_.random() < 0.5  # The driver hears the host, and not the other way round.
-        return fault | faults.moment(random_, plan)
-    return family
-
-
-def of_driver_host(how):
-    def family(random_, plan):
-        return {"do": "host", "how": how, "host": 0, "ms": some_ms(random_)} | faults.moment(random_, plan)
-    return family
-
-
-def driver_host_crash(random_, plan):
-    """The next driver starts on the host `then` places further."""
-    return of_driver_host("crash")(random_, plan) | {
-        "then": random_.choice([0, 1, 1, 2]), "at_once": random_.random() < 0.5}
-
-
-FAMILIES = {"agent-kill": of_host("kill"), "host-crash-boot": of_host("crash"), "host-cut": of_host("cut"),
-            "host-part": of_host("part"), "host-mute": of_host("mute"), "host-freeze-thaw": of_host("freeze"),
-            "driver-host-crash": driver_host_crash, "driver-host-cut": of_driver_host("cut"),
-            "driver-host-freeze-thaw": of_driver_host("freeze")}
-
-
-def make_case(seed: int, number: int, families: list, torch_share: float) -> tuple:
-    """Plan and drivers of case *number*: one driver or two with one or two faults each; the last one has none."""
-    random_ = random.Random(f"hosts {seed}/{number}")
-    plan = faults.make_plan(random_) | {"workers": len(HOSTS), "step_us": random_.randint(20_000, 150_000)}
-    # By a generator of its own, so that the other cases of a seed stay as they are. All alike, so that one undisturbed
-    # run serves many cases.
-    if random.Random(f"learner {seed}/{number}").random() < torch_share:
-        plan |= {"learner": "torch", "seed": 1, "steps": 12}
-    starts = []
-    for _ in range(random_.choice([1, 1, 2])):
-        names = [random_.choice(families) for _ in range(random_.choice([1, 1, 2]))]
-        starts.append([{"family": name, **FAMILIES[name](random_, plan)} for name in names])
-    return plan, starts
+# How many processes of the program are above one: above a driver or an agent, above its spawner, above a rank.
+ROOT, SPAWNER, RANK = range(3)
 
 
 class HostDriver(Driver):
@@ -151,21 +103,23 @@ class HostDriver(Driver):
 
     def ranks(self) -> list:
         """Processes of ranks: those below a spawner, which is below an agent or a driver."""
-        programs = self.programs()
-        return [pid for pid, parent in programs.items() if programs.get(parent) in programs]
+        return self.at_depth(RANK)
 
-    def agent_of(self, host: str) -> int:
-        """The process that began the agent; 0: there is none."""
-        name = (self.case.folder / "h" / host).read_text().strip()
+    def at_depth(self, depth: int, host: str = "") -> list:
+        """Processes of the program, on *host* if it is given, that are roots, spawners or ranks."""
         programs = self.programs()
-        for pid, parent in programs.items():
-            try:
-                is_here = os.readlink(f"/proc/{pid}/ns/net") == os.readlink(f"/proc/{name}/ns/net")
-            except OSError:
-                continue
-            if is_here and parent not in programs:
-                return pid
-        return 0
+
+        def depth_of(pid: int) -> int:
+            return 1 + depth_of(programs[pid]) if programs[pid] in programs else ROOT
+
+        return [x for x in programs if min(depth_of(x), RANK) == depth and (not host or self.is_on(x, host))]
+
+    def is_on(self, pid: int, host: str) -> bool:
+        first = (self.case.folder / "h" / host).read_text().strip()
+        try:
+            return os.readlink(f"/proc/{pid}/ns/net") == os.readlink(f"/proc/{first}/ns/net")
+        except OSError:
+            return False
 
     # -- the faults
 
@@ -175,8 +129,10 @@ class HostDriver(Driver):
         if host in self.down:
             return False
         if how == "kill":
-            pid = self.agent_of(host)
-            return pid > 0 and kill(pid, signal.SIGKILL)
+            found = self.at_depth({"agent": ROOT, "spawner": SPAWNER, "rank": RANK}[fault["whom"]], host)
+            return bool(found) and kill(found[fault["nth"] % len(found)], signal.SIGKILL)
+        if how == "leave":
+            return any(kill(x, signal.Signals["SIG" + fault["signal"]]) for x in self.at_depth(ROOT, host))
         ways = {"crash": (["crash", host], ["boot", host]), "cut": (["cut", host], ["plug", host]),
                 "part": (["part", driver, host], ["heal"]), "freeze": (["freeze", host], ["thaw", host]),
                 "mute": (["mute", *([driver, host] if fault.get("hears") else [host, driver])], ["heal"])}
@@ -222,8 +178,7 @@ class HostDriver(Driver):
         deadline = time.monotonic() + HOST_TIMEOUT_S + campaign.GONE_S
         agents = [*self.old_agents, *self.agents.values()]
         while (running := [x for x in agents if x.poll() is None]) and time.monotonic() < deadline:
-            programs = self.programs()  # One that starts now follows.
-            for pid in (pid for pid, parent in programs.items() if parent not in programs):
+            for pid in self.at_depth(ROOT):  # One that starts now follows.
                 kill(pid, signal.SIGTERM)
             campaign.wait_for_an_end([x.pid for x in running], 0.2)
         left = super().leftovers()

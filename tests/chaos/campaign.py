@@ -57,6 +57,7 @@ class Setting:
     driver: type = None  # a Driver
     families: dict = dataclasses.field(default_factory=lambda: faults.FAMILIES)
     make_case: object = faults.make_case
+    describe: object = lambda plan: []  # What else is special about a plan.
     gone_s: float = GONE_S
 
 
@@ -593,6 +594,7 @@ def run_case(setting: Setting, number: int, plan: dict, starts: list) -> Outcome
         if disk:
             disk.end()
     special = {plan["learner"], plan["placement"]} - {"counting", "processes"}
+    special |= set(setting.describe(plan))
     return Outcome(number, text, violations, delivered, skipped, time.monotonic() - begin,
                    max(x["gone_s"] for x in case.starts), "".join(f", {x}" for x in sorted(special)))
 

@@ -834,6 +834,13 @@ class HostsFaultsTest(unittest.TestCase):
         self.assertEqual([x for x, y in zip(plans, without) if x["learner"] == "counting"],
                          [y for x, y in zip(plans, without) if x["learner"] == "counting"])
 
+    def test_a_share_of_the_drivers_launches_its_agents(self):
+        without, some = self.cases(ssh_share=0), self.cases(ssh_share=0.5)
+        self.assertEqual({plan["agents"] for plan, _ in without}, {hosts_faults.BY_HAND})
+        launched = [x for x in some if x[0]["agents"] == hosts_faults.OVER_SSH]
+        self.assertTrue(70 < len(launched) < 130, len(launched))
+        self.assertEqual([(plan | {"agents": "by hand"}, starts) for plan, starts in some], without)
+
     def test_faults_of_hosts_are_known_to_the_checker(self):
         self.assertEqual(set(hosts_faults.FAMILIES) - faults.OUTLIVED, {"driver-host-crash"})
 
@@ -846,7 +853,7 @@ class HostsLeftoversTest(unittest.TestCase):
         self.addCleanup(rank.wait)
         self.addCleanup(rank.kill)
         with tempfile.TemporaryDirectory(prefix="chaos-") as folder:
-            case = Case(Path(folder), PLAN)
+            case = Case(Path(folder), PLAN | {"agents": hosts_faults.BY_HAND})
             campaign.make_folders(case)
             driver = object.__new__(hosts_campaign.HostDriver)
             campaign.Driver.__init__(driver, campaign.Setting("", "", Path(folder), gone_s=limit), case, 1, [])

@@ -3,11 +3,12 @@
 
   hosts_campaign.py --program FILE --shim FILE [--tools DIR] [options of campaign.py]
 
-The hosts are namespaces, made by the hosts.sh in DIR (or TROUPE_HOST_TOOLS, or tests/hosts). The first driver is on h1;
-each other host has an agent, which is started again when it ends, as an engine would do it. If the driver's host loses
-power, the next driver is there again or on another host, at once or after everything of the previous one has ended. Only
-root may make such hosts and look at all of their processes.
+The hosts are namespaces, made by the hosts.sh in DIR (or TROUPE_HOST_TOOLS, or tests/hosts). The first driver is on h1. It
+launches the agents of the others over the real ssh, or they come by themselves and are started again when they end, as an
+engine would do it. If the driver's host loses power, the next driver is there again or on another host, at once or after
+everything of the previous one has ended. Only root may make such hosts and look at all of their processes.
 """
+import functools
 import os
 import signal
 import subprocess
@@ -16,14 +17,18 @@ import time
 from pathlib import Path
 
 import campaign
+import hosts_faults
 import run_reader
 from campaign import Driver, kill, processes_of
-from hosts_faults import FAMILIES, HOSTS, make_case
+from hosts_faults import HOSTS, OVER_SSH
 
 TREE = Path(__file__).resolve().parents[2]
 # A host counts as lost after 10 s, and an agent ends its ranks as long after its driver is out of reach. What an end
 # takes (`gone_s`) comes on top.
 HOST_TIMEOUT_S = 10.0
+# How long an agent that was launched looks for its driver.
+LAUNCH_TIMEOUT_S = 20.0
+SSH = ["/usr/sbin/sshd", "/usr/bin/ssh"]
 # How many processes of the program are above one: above a driver or an agent, above its spawner, above a rank.
 ROOT, SPAWNER, RANK = range(3)
 
@@ -38,37 +43,57 @@ class HostDriver(Driver):
         self.ticket = case.folder / "r" / f"ticket_{number}"
         self.agents, self.old_agents, self.down, self.gave_up = {}, [], set(), []
         if not number:
-            self.tool(case, "up", str(len(HOSTS)))
+            self.make_hosts()
         first = sum(x["then"] for start in case.starts for x in start["faults"] if x["delivered"] and "then" in x)
         self.hosts = [HOSTS[(first + i) % len(HOSTS)] for i in range(len(HOSTS))]
+        self.by_hand = [] if self.launches() else self.hosts[1:]  # Hosts whose agents come by themselves.
         if before := self.handed_over.pop(case.folder, None):
             self.to_do, self.down = before.to_do, before.down
             self.old_agents = [*before.old_agents, *before.agents.values()]
             if self.hosts[0] in self.down:
                 self.repair_all()
         # A host that was booted numbers its processes from 1; the checker tells drivers apart by their numbers.
-        self.tool(case, "run", self.hosts[0], "sh", "-c", f"echo {(number + 1) * 8000} >/proc/sys/kernel/ns_last_pid")
+        self.tool(case, "hosts.sh", "run", self.hosts[0], "sh", "-c",
+                  f"echo {(number + 1) * 8000} >/proc/sys/kernel/ns_last_pid")
 
     @classmethod
-    def tool(cls, case, *arguments) -> None:
-        """Has hosts.sh do something; its processes do not count as those of the case."""
-        done = subprocess.run([cls.tools / "hosts.sh", *arguments], capture_output=True, text=True, check=False,
+    def tool(cls, case, script, *arguments) -> None:
+        """Has a script of the hosts do something; its processes do not count as those of the case."""
+        done = subprocess.run([cls.tools / script, *arguments], capture_output=True, text=True, check=False,
                               stdin=subprocess.DEVNULL, env={**os.environ, "TROUPE_HOSTS": str(case.folder / "h")})
         if done.returncode:
-            raise RuntimeError(f"hosts.sh {' '.join(arguments)}: {done.stdout}{done.stderr}")
+            raise RuntimeError(f"{script} {' '.join(arguments)}: {done.stdout}{done.stderr}")
+
+    def launches(self) -> bool:
+        return self.case.plan["agents"] == OVER_SSH
+
+    def make_hosts(self) -> None:
+        self.tool(self.case, "hosts.sh", "up", str(len(HOSTS)))
+        if self.launches():
+            # What a login has, so that agents and their ranks are found.
+            login = {k: v for k, v in super().environment().items() if k not in ("PATH", "TROUPE_FAILPOINT_LOG")}
+            self.tool(self.case, "ssh.sh", "up", *(f"{k}={v}" for k, v in login.items()))
+            command = self.case.folder / "bin" / "ssh"
+            command.parent.mkdir()
+            command.write_text(f"#!/bin/sh\nexec {SSH[1]} -F '{self.case.folder}/h.ssh/config' \"$@\"\n")
+            command.chmod(0o700)
 
     @classmethod
     def end_case(cls, case) -> None:
-        cls.tool(case, "down")
+        cls.tool(case, "hosts.sh", "down")
 
     # -- the processes
 
     def command(self) -> list:
-        options = ["--agents", str(len(HOSTS) - 1), "--ticket", str(self.ticket)]
+        if self.launches():
+            options = ["--hosts", ",".join(HOSTS)]
+        else:
+            options = ["--agents", str(len(self.by_hand)), "--ticket", str(self.ticket)]
         return [self.tools / "hosts.sh", "run", self.hosts[0], *super().command(), *options]
 
     def environment(self) -> dict:
-        return super().environment() | {"TROUPE_HOSTS": str(self.case.folder / "h")}
+        own = super().environment()
+        return own | {"TROUPE_HOSTS": str(self.case.folder / "h"), "PATH": f"{self.case.folder}/bin:{own['PATH']}"}
 
     def start_agent(self, host: str) -> None:
         with open(self.case.expected / "agents.txt", "ab") as output:
@@ -79,7 +104,7 @@ class HostDriver(Driver):
 
     def do_due(self, now: float) -> None:
         super().do_due(now)
-        for host in self.hosts[1:]:
+        for host in self.by_hand:
             agent = self.agents.get(host)
             code = agent.poll() if agent else 75
             if code == 78:
@@ -114,6 +139,16 @@ class HostDriver(Driver):
 
         return [x for x in programs if min(depth_of(x), RANK) == depth and (not host or self.is_on(x, host))]
 
+    def launched_agents(self) -> list:
+        """Agents that a driver has launched."""
+        def is_launched(pid: int) -> bool:
+            try:
+                return b"\0--node-agent=" in Path(f"/proc/{pid}/cmdline").read_bytes()
+            except OSError:
+                return False
+
+        return [x for x in self.at_depth(ROOT) if is_launched(x)]
+
     def is_on(self, pid: int, host: str) -> bool:
         first = (self.case.folder / "h" / host).read_text().strip()
         try:
@@ -139,12 +174,14 @@ class HostDriver(Driver):
         broken, repaired = ways[how]
         self.down.add(host)
         self.killed = self.killed or how == "crash" and host == driver
-        self.tool(self.case, *broken)
+        self.tool(self.case, "hosts.sh", *broken)
         self.to_do.append((time.monotonic() + fault["ms"] * 1e-3, lambda: self.repair(host, repaired), host))
         return True
 
     def repair(self, host: str, how: list) -> None:
-        self.tool(self.case, *how)
+        self.tool(self.case, "hosts.sh", *how)
+        if how[0] == "boot" and self.launches():
+            self.tool(self.case, "ssh.sh", "start", host)
         self.down.discard(host)
 
     def repair_all(self, but: str = "") -> None:
@@ -170,15 +207,15 @@ class HostDriver(Driver):
             return {}
         self.repair_all(but=self.hosts[0])
         begin = time.monotonic()
-        deadline = begin + HOST_TIMEOUT_S + self.setting.gone_s
-        while (ranks := self.ranks()) and time.monotonic() < deadline:
-            campaign.wait_for_an_end(ranks, deadline - time.monotonic())
+        ranks = wait_until_gone(self.ranks, HOST_TIMEOUT_S + self.setting.gone_s)
         self.gone_s = time.monotonic() - begin
+        if self.killed:
+            wait_until_gone(self.launched_agents, LAUNCH_TIMEOUT_S - HOST_TIMEOUT_S)
         self.repair_all()
         deadline = time.monotonic() + HOST_TIMEOUT_S + campaign.GONE_S
         agents = [*self.old_agents, *self.agents.values()]
         while (running := [x for x in agents if x.poll() is None]) and time.monotonic() < deadline:
-            for pid in self.at_depth(ROOT):  # One that starts now follows.
+            for pid in set(self.at_depth(ROOT)) - set(self.launched_agents()):  # One that starts now follows.
                 kill(pid, signal.SIGTERM)
             campaign.wait_for_an_end([x.pid for x in running], 0.2)
         left = super().leftovers()
@@ -195,9 +232,18 @@ class HostDriver(Driver):
         return result | {"pid": own[-1]["pid"] if own else 0}
 
 
+def wait_until_gone(find, seconds: float) -> list:
+    """Waits up to *seconds* until *find* finds no process; returns those that are left."""
+    deadline = time.monotonic() + seconds
+    while (left := find()) and time.monotonic() < deadline:
+        campaign.wait_for_an_end(left, deadline - time.monotonic())
+    return left
+
+
 def main() -> int:
     parser = campaign.make_parser()
     parser.add_argument("--tools", default=os.environ.get("TROUPE_HOST_TOOLS") or TREE / "tests/hosts")
+    parser.add_argument("--ssh-share", type=float, default=hosts_faults.SSH_SHARE, help="of cases whose driver launches agents")
     parser.set_defaults(families="all", prefix="--hosts ", points=False)
     options = parser.parse_args()
     HostDriver.tools = Path(options.tools)
@@ -208,7 +254,14 @@ def main() -> int:
     if check.returncode:  # 77: the kernel forbids them. Else, in CI, they are missed by mistake.
         print(f"chaos: {check.stderr}", end="")
         return 1 if os.environ.get("CI") == "true" and check.returncode != 77 else 77
-    return campaign.campaign(options, driver=HostDriver, families=FAMILIES, make_case=make_case)
+    for program in SSH:  # In CI, too: its package starts a service.
+        if options.ssh_share and not os.access(program, os.X_OK):
+            print(f"chaos: there is no {program}: agents come by themselves in all cases")
+            options.ssh_share = 0.0
+    make_case = functools.partial(hosts_faults.make_case, ssh_share=options.ssh_share)
+    options.prefix += f"--ssh-share {options.ssh_share} "
+    return campaign.campaign(options, driver=HostDriver, families=hosts_faults.FAMILIES, make_case=make_case,
+                             describe=hosts_faults.describe)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,15 @@
 """What a campaign does to trainings on several hosts, and when: everything follows from the seed and the number of the case.
 
-Plans and faults are those of faults.py.
+Plans and faults are those of faults.py. A plan has besides who starts the agents of the hosts (`agents`).
 """
 import random
 
 import faults
 
 HOSTS = ["h1", "h2", "h3"]  # The driver is on one of them.
+BY_HAND, OVER_SSH = "by hand", "over ssh"
+# Share of the cases, if nothing else is asked for.
+SSH_SHARE = 0.4
 # How long a host stays that is about to leave.
 GRACE_MS = 4000
 
@@ -62,17 +65,25 @@ FAMILIES = {"agent-kill": kill("agent", first=1), "host-spawner-kill": kill("spa
             "driver-host-freeze-thaw": of_driver_host("freeze")}
 
 
-def make_case(seed: int, number: int, families: list, torch_share: float = 0) -> tuple:
+def make_case(seed: int, number: int, families: list, torch_share: float = 0, ssh_share: float = SSH_SHARE) -> tuple:
     """Plan and drivers of case *number*: one driver or two with one or two faults each; the last one has none."""
+    def own(what):
+        """A generator of its own, so that the other cases of a seed stay as they are if a share changes."""
+        return random.Random(f"{what} {seed}/{number}")
+
     random_ = random.Random(f"hosts {seed}/{number}")
     plan = faults.make_plan(random_) | {"workers": len(HOSTS), "step_us": random_.randint(20_000, 150_000),
                                         "grace_ms": GRACE_MS}
-    # By a generator of its own, so that the other cases of a seed stay as they are. All alike, so that one undisturbed
-    # run serves many cases.
-    if random.Random(f"learner {seed}/{number}").random() < torch_share:
+    plan["agents"] = OVER_SSH if own("agents").random() < ssh_share else BY_HAND
+    if own("learner").random() < torch_share:  # All alike, so that one undisturbed run serves many cases.
         plan |= {"learner": "torch", "seed": 1, "steps": 12}
     starts = []
     for _ in range(random_.choice([1, 1, 2])):
         names = [random_.choice(families) for _ in range(random_.choice([1, 1, 2]))]
         starts.append([{"family": name, **FAMILIES[name](random_, plan)} for name in names])
     return plan, starts
+
+
+def describe(plan: dict) -> list:
+    """What is special about a plan, in a few words each."""
+    return [OVER_SSH] * (plan["agents"] == OVER_SSH)

@@ -112,7 +112,8 @@ plan to_plan(arguments& from) {
   x.failpoint = from.text("rank-failpoint");
   x.token = from.text("token");
   x.leaves = from.text("leaves", "saving");
-  x.on_hosts = from.number("agents", 0) != 0;
+  // `init` reads them.
+  x.on_hosts = from.number("agents", 0) != 0 || !from.text("hosts").empty();
   return x;
 }
 

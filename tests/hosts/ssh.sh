@@ -2,10 +2,10 @@
 # sshd on the hosts of hosts.sh, with keys of its own: no setting of the machine's ssh is read or changed. Needs
 # openssh-server, and root.
 #
-#   ssh.sh up            starts an sshd on each host that is up
-#   ssh.sh start HOST    starts that of a host that was booted again
-#   ssh.sh command FROM  prints the ssh command for processes on FROM, to be followed by HOST COMMAND...
-#   ssh.sh down          ends them and removes the keys
+#   ssh.sh up [NAME=VALUE...]  starts an sshd on each host that is up; logins have these variables
+#   ssh.sh start HOST          starts that of a host that was booted again
+#   ssh.sh command FROM        prints the ssh command for processes on FROM, to be followed by HOST COMMAND...
+#   ssh.sh down                ends them and removes the keys
 #
 # Keys and settings are in $TROUPE_HOSTS.ssh, beside the folder of the hosts.
 set -euo pipefail
@@ -15,7 +15,9 @@ readonly here hosts=$here/hosts.sh
 export TROUPE_HOSTS=${TROUPE_HOSTS:-${TMPDIR:-/tmp}/troupe-hosts-$(id -u)}
 readonly folder=$TROUPE_HOSTS.ssh
 
-write_settings() {
+write_settings() { # NAME=VALUE...
+  local variable set=''
+  for variable in "$@"; do set+=" \"$variable\""; done
   ssh-keygen -q -t ed25519 -N '' -f "$folder/host_key"
   ssh-keygen -q -t ed25519 -N '' -f "$folder/user_key"
   cp "$folder/user_key.pub" "$folder/authorized_keys"
@@ -31,6 +33,7 @@ KbdInteractiveAuthentication no
 PermitRootLogin prohibit-password
 PrintMotd no
 UseDNS no
+${set:+SetEnv$set}
 END
   cat >"$folder/config" <<END
 Host *
@@ -54,10 +57,10 @@ start() { # HOST
     /usr/sbin/sshd -f '$folder/sshd_config' -E '$folder/$1.log'"
 }
 
-up() {
+up() { # NAME=VALUE...
   local host
   mkdir -m 700 "$folder" || { echo "ssh.sh: if $folder exists: ssh.sh down" >&2; exit 1; }
-  write_settings
+  write_settings "$@"
   for host in $("$hosts" list); do start "$host"; done
 }
 
@@ -70,7 +73,7 @@ down() {
 }
 
 case "${1:-}" in
-  up) up ;;
+  up) up "${@:2}" ;;
   start) start "$2" ;;
   command) echo "$hosts run $2 ssh -F $folder/config" ;;
   down) down ;;

@@ -150,7 +150,7 @@ class Driver:
                    "step-us": plan["step_us"], "bytes": plan["bytes"], "report-timeout-ms": plan["report_timeout_ms"],
                    "tensorboard": plan["tensorboard"], "report-page": plan["report_page"],
                    "placement": plan["placement"], "max-failures": plan["max_failures"],
-                   "leaves": plan["leaves"], "stop-grace-ms": plan["grace_ms"],
+                   "leaves": plan["leaves"], "stop-grace-ms": plan["grace_ms"], "samples": plan.get("samples", 0),
                    "token": folder / "x" / f"token_{self.number}"}
         for x in self.faults:
             if x["do"] == "driver-failpoint":
@@ -578,8 +578,9 @@ def run_case(setting: Setting, number: int, plan: dict, starts: list) -> Outcome
             case.starts.append(start)
             case.save()
             words = ", ".join(faults.describe(x) + ("" if x["delivered"] else " (not hit)") for x in start["faults"])
+            worlds = f", {'-'.join(map(str, x))} ranks" if len(set(x := start.get("worlds", []))) > 1 else ""
             text.append(f"{words or 'no fault'} -> {start['rc']} after {start['seconds']:.1f} s, "
-                        f"{start['rows']} reports")
+                        f"{start['rows']} reports{worlds}")
             over = is_over(case)
             violations = checker.check(case, over)
             if start["last"] and not over:

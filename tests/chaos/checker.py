@@ -43,9 +43,13 @@ class Evidence:
         self.checkpoints = run_reader.read_checkpoints(run)
         self.learns = self.plan["learner"] == "torch"  # and has weights, which only another run can compute
         self.states = (run_reader.recorded_states(run_reader.read_records(case.expected / "undisturbed.jsonl"))
-                       if self.learns else run_reader.states(self.plan["seed"], self.plan["steps"]))
+                       if self.learns else run_reader.states(self.plan["seed"], self.plan["steps"],
+                                                             self.plan.get("samples", 0)))
         self.ranks = [self.own(run_reader.read_records(case.expected / f"rank_{r}.jsonl"))
                       for r in range(self.plan["workers"])]
+        self.fewest = self.plan.get("fewest", self.plan["workers"])
+        self.is_elastic = self.fewest < self.plan["workers"]
+        self.worlds = {x["attempt"]: x["world"] for _, x in self.begun()}
         records = run_reader.read_records(case.expected / "callbacks.jsonl")
         self.callback_calls = self.own(records)
         self.results = run_reader.read_records(case.expected / "results.jsonl")
@@ -106,6 +110,10 @@ class Evidence:
         """Names of the checkpoints that the campaign itself has damaged."""
         starts = [x for x in self.case.starts if not self.replaced or x["run_id"] == self.id]
         return {x["name"] for start in starts for x in start["faults"] if x["do"] == "rot" and x["delivered"]}
+
+    def world_of(self, attempt: int) -> int:
+        """How many ranks an attempt has."""
+        return self.worlds.get(attempt, self.plan["workers"])
 
     def start_of(self, attempt: int) -> dict | None:
         return next((x for x in self.starts if x["attempt_after"] >= attempt), None)
@@ -170,7 +178,8 @@ def n2_atomic(e: Evidence):
         if not x.manifest or x.problems:
             continue
         attempt, step = x.manifest["attempt"], x.manifest["metrics"]["step"]
-        names = {"model.bin": -1} | {f"ranks/{r}.bin": r for r in range(e.plan["workers"])}
+        world = e.world_of(attempt)
+        names = {"model.bin": -1} | {f"ranks/{r}.bin": r for r in range(world)}
         weights = {"weights.bin"} if e.learns else set()
         if {f["path"] for f in x.manifest["files"]} != set(names) | weights:
             yield f"{x.name} has not the files that the ranks added"
@@ -183,7 +192,7 @@ def n2_atomic(e: Evidence):
             head = data.split(b"\n")[0].split()
             if int(head[0]) != attempt:
                 yield f"{x.name}, of attempt {attempt}, holds {name} of attempt {int(head[0])}"
-            elif data != run_reader.content_of(step, e.states[step], attempt, rank, e.plan["bytes"]):
+            elif data != run_reader.content_of(step, e.states[step], attempt, world, rank, e.plan["bytes"]):
                 yield f"{x.name}: {name} is not what rank {rank} saved at step {step}"
     for rank, x in e.begun():
         if x["problem"]:
@@ -369,13 +378,18 @@ def n8_same_answer(e: Evidence):
         for x in records:
             if x["what"] in ("begun", "sent", "acked") and not is_right(x["step"], x["state"]):
                 yield f"rank {rank} of attempt {x['attempt']} had state {x['state']} at step {x['step']}"
+    yield from other_worlds(e)
     step, attempt = 0, -1
     first = {x["attempt"]: x["step"] for _, x in e.begun()}
     for row in e.journal.batches:
         values = row["values"]
-        if len(values) != e.plan["workers"]:
+        if len(values) != e.world_of(row["attempt"]):
             yield f"report {row['batch']} has the values of {len(values)} ranks"
             continue
+        if samples := e.plan.get("samples"):
+            trained = sorted(int(i) for x in values for i in x["samples"].split())
+            if trained != list(range(samples)):
+                yield f"ranks trained samples {trained} in report {row['batch']}, not each of {samples} once"
         for rank, x in enumerate(values):
             if x["rank"] != rank or not is_right(x["step"], x["state"]) or x["step"] != values[0]["step"]:
                 yield f"report {row['batch']} of rank {rank} is not what an undisturbed run reports at step {x['step']}"
@@ -396,13 +410,23 @@ def n8_same_answer(e: Evidence):
         yield f"fit() returned {last.get('checkpoint') or 'none'} as the latest checkpoint, which is {name_of(newest)}"
 
 
+def other_worlds(e: Evidence):
+    """Numbers of ranks that an attempt may not have."""
+    for attempt, world in e.worlds.items():
+        if not e.fewest <= world <= e.plan["workers"]:
+            yield f"attempt {attempt} has {world} ranks, not {e.fewest} to {e.plan['workers']}"
+    for rank, x in e.begun():
+        if x["world"] != e.worlds[x["attempt"]] or rank >= x["world"]:
+            yield f"rank {rank} of attempt {x['attempt']} is one of {x['world']}, others of {e.worlds[x['attempt']]}"
+
+
 def left_apart(e: Evidence):
     """Ranks of a run that had to go leave at the same report."""
     left = {(r, x["attempt"]) for r, records in enumerate(e.ranks) for x in records if x["what"] == "returned"}
     for attempt, indices in e.heard().items():
         if len(set(indices.values())) > 1:
             yield f"ranks of attempt {attempt} were asked to leave before reports {indices}"
-        if all((r, attempt) in left for r in range(e.plan["workers"])):
+        if all((r, attempt) in left for r in range(e.world_of(attempt))):
             last: dict = {}
             for r, x in e.acked():
                 if x["attempt"] == attempt:
@@ -453,6 +477,8 @@ def n10_explains_itself(e: Evidence):
                 yield from unexplained(x["rank"], x["signal"], explained.get(x["attempt"]))
             if x["do"] == "loop-fails" and not x["by"].startswith("driver"):
                 yield from unexplained(0, x["by"], explained.get(x["attempt"], "no event"))
+    if e.is_elastic:
+        yield from charged_for_hosts(e)
     for number, start in enumerate(e.starts):
         result = next((x for x in e.results if x["pid"] == start["pid"] and x["what"] == "result"), None)
         if not result:
@@ -473,10 +499,29 @@ def n10_explains_itself(e: Evidence):
             yield "the journal does not say that the run has finished"
 
 
+def charged_for_hosts(e: Evidence):
+    """An elastic run is charged for ranks that failed by themselves, and for nothing that befell hosts. Until its ranks
+    have reported to a driver, a failed start may be the program's fault, and counts."""
+    before = -1
+    for number, start in enumerate(e.starts):
+        def is_own(attempt: int) -> bool:
+            return before < attempt <= start["attempt_after"]
+
+        first = min((x["attempt"] for x in e.journal.batches if is_own(x["attempt"])), default=math.inf)
+        reasons = [x["fields"]["reason"] for x in e.journal.events("ranks_failed")
+                   if is_own(x["attempt"]) and (x["fields"].get("started", True) or x["attempt"] > first)]
+        hits = sum(x["delivered"] and x["family"] in faults.CHARGED for x in start["faults"])
+        if len(reasons) > hits:
+            yield f"driver {number}: {hits} times a rank failed by itself, and {len(reasons)} failures count: " \
+                  f"{'; '.join(reasons)}"
+        before = max(before, start["attempt_after"])
+
+
 def gave_up(who: str, e: Evidence, start: dict, result: dict):
-    """A run that may restart its ranks without limit outlives some faults."""
+    """A run outlives some faults if it may restart its ranks without limit, or is elastic."""
     befell = [x.get("family", x["do"]) for x in start["faults"] if x["delivered"]]
-    if not set(befell) <= faults.OUTLIVED or e.plan["max_failures"] >= 0 or start["rc"] == 5:
+    is_limited = e.plan["max_failures"] >= 0 and not e.is_elastic  # That of an elastic run is what it needs.
+    if not set(befell) <= faults.OUTLIVED or is_limited or start["rc"] == 5:
         return  # 5: the run was refused, as its name has finished or another driver has it.
     if result["status"] != "finished":
         yield f"{who}: the run outlives {', '.join(befell) or 'a driver that nothing disturbed'}, and fit() returned " \

@@ -216,7 +216,7 @@ def a_manifest_has_rotted(p):
 def two_attempts_are_mixed(p):
     step = json.loads((p.newest() / "manifest.json").read_bytes())["metrics"]["step"]
     state = run_reader.states(PLAN["seed"], PLAN["steps"])[step]
-    p.replace_saved("ranks/0.bin", run_reader.content_of(step, state, 0, 0, PLAN["bytes"]))
+    p.replace_saved("ranks/0.bin", run_reader.content_of(step, state, 0, PLAN["workers"], 0, PLAN["bytes"]))
 
 
 @planted("N2")
@@ -526,6 +526,11 @@ def a_rank_is_missing_from_a_report(p):
 
 
 @planted("N8")
+def a_rank_thinks_that_there_are_more_ranks(p):
+    p.records("rank_1.jsonl", lambda x: edit(x, lambda y: y["what"] == "begun", world=3))
+
+
+@planted("N8")
 def the_result_is_another_state(p):
     p.records("results.jsonl", lambda x: x[-1].update(state="00000000000000aa"))
 
@@ -769,6 +774,72 @@ class CheckerTest(unittest.TestCase):
         self.assertEqual({x for x, _ in PLANTED.values()}, set(checker.CLAUSES))
 
 
+class ElasticCheckerTest(unittest.TestCase):
+    """A run of two ranks that divide the samples of each step; a plan says how many ranks it might have had."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.root = tempfile.TemporaryDirectory(prefix="chaos-")
+        starts = [[STARTS[2][0] | {"family": "host-rank-kill"}]]
+        cls.good = make_good_case(Path(cls.root.name) / "good", PLAN | {"samples": 12}, starts)
+        cls.good.plan |= {"fewest": 1, "workers": 3, "max_failures": 1}
+        cls.good.save()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.root.cleanup()
+
+    def violations(self, plant):
+        with tempfile.TemporaryDirectory(prefix="chaos-") as folder:
+            shutil.copytree(self.good.folder, Path(folder) / "case")
+            case = Case.load(Path(folder) / "case")
+            plant(Plants(case))
+            return checker.check(case, over=True)
+
+    def test_a_good_case_has_no_violation(self):
+        self.assertTrue(self.good.starts[0]["faults"][0]["delivered"])
+        self.assertEqual(checker.check(self.good, over=True), [])
+
+    def test_a_world_is_not_smaller_or_larger_than_the_run_allows(self):
+        for limits, words in (({"fewest": 3, "workers": 4}, "3 to 4"), ({"fewest": 1, "workers": 1}, "1 to 1")):
+            with self.subTest(words):
+                found = self.violations(lambda p: p.case.plan.update(limits))
+                self.assertIn(("N8", f"attempt 0 has 2 ranks, not {words}"), found)
+
+    def test_an_attempt_has_left_if_its_event_says_why(self):
+        def leave(p):
+            p.case.starts[0]["faults"].clear()
+            left = {"event": "attempt_left", "fields": {"reason": "more hosts are here"}}
+            p.journal(lambda x: edit(x, lambda y: y.get("event") == "ranks_failed", **left))
+        self.assertEqual(self.violations(leave), [])
+
+    def test_a_change_of_size_is_not_charged(self):
+        found = self.violations(lambda p: p.case.starts[0]["faults"][0].update(family="host-cut"))
+        self.assertEqual([x for x, _ in found], ["N10"])
+        self.assertIn("0 times a rank failed by itself, and 1 failures count: ", found[0][1])
+
+    def test_a_failed_start_counts_until_ranks_have_reported(self):
+        def plant(attempt):
+            def change(lines):
+                begun = next(i for i, x in enumerate(lines) if x.get("event") == "attempt_begun" and x["attempt"] == attempt)
+                lines.insert(begun + 1, lines[begun] | {"event": "ranks_failed", "fields": {"reason": "Rank 1: lost",
+                                                                                            "started": False}})
+            return lambda p: p.journal(change)
+        self.assertEqual(self.violations(plant(0)), [])
+        self.assertEqual([x for x, _ in self.violations(plant(1))], ["N10"])
+
+    def test_a_run_has_the_budget_that_it_needs(self):
+        given_up = {"status": "errored", "error": "/x"}
+        found = self.violations(lambda p: p.records("results.jsonl", lambda x: x[-1].update(given_up)))
+        self.assertIn("N10", {x for x, _ in found})
+
+    def test_each_sample_of_a_step_is_trained_once(self):
+        for samples in ("0 2 4 6 8", "0 2 4 6 8 10 1"):
+            with self.subTest(samples):
+                found = self.violations(lambda p: p.journal(lambda x: batch(x, 2)["values"][0].update(samples=samples)))
+                self.assertEqual([x for x, _ in found], ["N8"])
+
+
 @unittest.skipUnless(TORCH_TRAINEE, "there is no training with LibTorch")
 class TorchCheckerTest(unittest.TestCase):
     def test_weights_are_those_of_a_run_that_nothing_disturbed(self):
@@ -830,18 +901,39 @@ class HostsFaultsTest(unittest.TestCase):
         self.assertEqual({x["learner"] for x in without}, {"counting"})
         learners = [x for x in plans if x["learner"] == "torch"]
         self.assertTrue(30 < len(learners) < 70, len(learners))
-        self.assertEqual({(x["seed"], x["steps"], x["workers"]) for x in learners}, {(1, 12, 3)})
+        self.assertEqual({(x["seed"], x["steps"], x["fewest"], x["workers"]) for x in learners}, {(1, 12, 3, 3)})
         self.assertEqual([x for x, y in zip(plans, without) if x["learner"] == "counting"],
                          [y for x, y in zip(plans, without) if x["learner"] == "counting"])
 
     def test_a_share_of_the_drivers_launches_its_agents(self):
-        without, some = self.cases(ssh_share=0), self.cases(ssh_share=0.5)
+        without, some = self.cases(ssh_share=0, elastic_share=0), self.cases(ssh_share=0.5, elastic_share=0)
         self.assertEqual({plan["agents"] for plan, _ in without}, {hosts_faults.BY_HAND})
         launched = [x for x in some if x[0]["agents"] == hosts_faults.OVER_SSH]
         self.assertTrue(70 < len(launched) < 130, len(launched))
         self.assertEqual([(plan | {"agents": "by hand"}, starts) for plan, starts in some], without)
 
+    def test_a_share_of_the_runs_is_elastic(self):
+        self.assertEqual({(plan["fewest"], plan["workers"]) for plan, _ in self.cases(elastic_share=0)}, {(3, 3)})
+        elastic = [x for x in self.cases(elastic_share=0.5) if x[0]["fewest"] < x[0]["workers"]]
+        self.assertTrue(70 < len(elastic) < 130, len(elastic))
+        for plan, starts in elastic:
+            with self.subTest(hosts_faults.describe(plan)):
+                self.check_elastic(plan, [x for start in starts for x in start])
+        self.assertEqual({plan["guests"] for plan, _ in elastic}, {0, 1})
+
+    def check_elastic(self, plan, befalls):
+        by_hand = plan["agents"] == hosts_faults.BY_HAND
+        hosts = len(hosts_faults.HOSTS) + plan["guests"]
+        # Each host whose agent comes by itself has a rank, and no agent comes by itself where one is launched.
+        self.assertGreaterEqual(plan["workers"], len(hosts_faults.HOSTS) - (not by_hand))
+        self.assertFalse(by_hand and plan["guests"])
+        if each := plan.get("per_host"):
+            self.assertEqual((plan["fewest"], plan["workers"]), (each * plan["fewest_hosts"], each * hosts))
+        self.assertEqual(plan["max_failures"], sum(x["family"] in faults.CHARGED for x in befalls))
+        self.assertLess(max(x["host"] for x in befalls), hosts)
+
     def test_faults_of_hosts_are_known_to_the_checker(self):
+        self.assertLessEqual(faults.CHARGED, set(hosts_faults.FAMILIES))
         self.assertEqual(set(hosts_faults.FAMILIES) - faults.OUTLIVED, {"driver-host-crash"})
 
 

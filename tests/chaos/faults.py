@@ -226,6 +226,10 @@ OUTLIVED = {
     "host-freeze-thaw", "host-leave", "host-late", "driver-host-cut", "driver-host-freeze-thaw"}
 
 
+# Those for which a run on several hosts is charged although it could do without a host: a rank has failed by itself.
+CHARGED = {"host-spawner-kill", "host-rank-kill"}
+
+
 # Families that do not need ranks in processes.
 WITHOUT_RANKS = {
     "driver-hangup", "driver-io", "driver-io-delay", "driver-kill", "driver-killed-by-rank", "driver-pause",

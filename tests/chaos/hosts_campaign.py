@@ -20,7 +20,7 @@ import campaign
 import hosts_faults
 import run_reader
 from campaign import Driver, kill, processes_of
-from hosts_faults import HOSTS, OVER_SSH
+from hosts_faults import GUESTS, HOSTS, OVER_SSH
 
 TREE = Path(__file__).resolve().parents[2]
 # A host counts as lost after 10 s, and an agent ends its ranks as long after its driver is out of reach. What an end
@@ -42,11 +42,13 @@ class HostDriver(Driver):
         super().__init__(setting, case, number, planned)
         self.ticket = case.folder / "r" / f"ticket_{number}"
         self.agents, self.old_agents, self.down, self.gave_up = {}, [], set(), []
+        guests = GUESTS[:case.plan["guests"]]
         if not number:
-            self.make_hosts()
+            self.make_hosts(len(HOSTS) + len(guests))
         first = sum(x["then"] for start in case.starts for x in start["faults"] if x["delivered"] and "then" in x)
-        self.hosts = [HOSTS[(first + i) % len(HOSTS)] for i in range(len(HOSTS))]
-        self.by_hand = [] if self.launches() else self.hosts[1:]  # Hosts whose agents come by themselves.
+        planned_hosts = [HOSTS[(first + i) % len(HOSTS)] for i in range(len(HOSTS))]
+        self.hosts = planned_hosts + guests
+        self.by_hand = guests if self.launches() else planned_hosts[1:]  # Hosts whose agents come by themselves.
         if before := self.handed_over.pop(case.folder, None):
             self.to_do, self.down = before.to_do, before.down
             self.old_agents = [*before.old_agents, *before.agents.values()]
@@ -67,8 +69,8 @@ class HostDriver(Driver):
     def launches(self) -> bool:
         return self.case.plan["agents"] == OVER_SSH
 
-    def make_hosts(self) -> None:
-        self.tool(self.case, "hosts.sh", "up", str(len(HOSTS)))
+    def make_hosts(self, count: int) -> None:
+        self.tool(self.case, "hosts.sh", "up", str(count))
         if self.launches():
             # What a login has, so that agents and their ranks are found.
             login = {k: v for k, v in super().environment().items() if k not in ("PATH", "TROUPE_FAILPOINT_LOG")}
@@ -85,11 +87,22 @@ class HostDriver(Driver):
     # -- the processes
 
     def command(self) -> list:
+        plan = self.case.plan
+        options = {"fewest": plan["fewest"]}
         if self.launches():
-            options = ["--hosts", ",".join(HOSTS)]
+            options["hosts"] = ",".join(HOSTS)
         else:
-            options = ["--agents", str(len(self.by_hand)), "--ticket", str(self.ticket)]
-        return [self.tools / "hosts.sh", "run", self.hosts[0], *super().command(), *options]
+            options["agents"] = len(self.by_hand)
+        if self.by_hand:
+            options["ticket"] = self.ticket
+        if each := plan.get("per_host"):
+            options |= {"per-host": each, "fewest-hosts": plan["fewest_hosts"]}
+            options |= {"most-hosts": len(self.hosts)} if plan["guests"] else {}
+        for name in ("resize", "join_timeout_ms"):
+            if name in plan:
+                options[name.replace("_", "-")] = plan[name]
+        return [self.tools / "hosts.sh", "run", self.hosts[0], *super().command(),
+                *(str(y) for k, v in options.items() for y in (f"--{k}", v))]
 
     def environment(self) -> dict:
         own = super().environment()
@@ -229,7 +242,13 @@ class HostDriver(Driver):
         own = run_reader.read_records(path)[path.read_bytes()[:begin].count(b"\n"):] if path.exists() else []
         result = super().record(*arguments)
         # As its host numbers it.
-        return result | {"pid": own[-1]["pid"] if own else 0}
+        return result | {"pid": own[-1]["pid"] if own else 0, "worlds": self.worlds()}
+
+    def worlds(self) -> list:
+        """The number of ranks of each attempt of this driver."""
+        before = max((x["attempt_after"] for x in self.case.starts), default=-1)
+        records = run_reader.read_records(self.case.expected / "rank_0.jsonl")
+        return [x["world"] for x in records if x["what"] == "begun" and x["attempt"] > before]
 
 
 def wait_until_gone(find, seconds: float) -> list:
@@ -244,6 +263,8 @@ def main() -> int:
     parser = campaign.make_parser()
     parser.add_argument("--tools", default=os.environ.get("TROUPE_HOST_TOOLS") or TREE / "tests/hosts")
     parser.add_argument("--ssh-share", type=float, default=hosts_faults.SSH_SHARE, help="of cases whose driver launches agents")
+    parser.add_argument("--elastic-share", type=float, default=hosts_faults.ELASTIC_SHARE,
+                        help="of cases without LibTorch whose world may change its size")
     parser.set_defaults(families="all", prefix="--hosts ", points=False)
     options = parser.parse_args()
     HostDriver.tools = Path(options.tools)
@@ -258,8 +279,8 @@ def main() -> int:
         if options.ssh_share and not os.access(program, os.X_OK):
             print(f"chaos: there is no {program}: agents come by themselves in all cases")
             options.ssh_share = 0.0
-    make_case = functools.partial(hosts_faults.make_case, ssh_share=options.ssh_share)
-    options.prefix += f"--ssh-share {options.ssh_share} "
+    make_case = functools.partial(hosts_faults.make_case, ssh_share=options.ssh_share, elastic_share=options.elastic_share)
+    options.prefix += f"--ssh-share {options.ssh_share} --elastic-share {options.elastic_share} "
     return campaign.campaign(options, driver=HostDriver, families=hosts_faults.FAMILIES, make_case=make_case,
                              describe=hosts_faults.describe)
 

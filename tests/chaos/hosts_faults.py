@@ -1,17 +1,25 @@
 """What a campaign does to trainings on several hosts, and when: everything follows from the seed and the number of the case.
 
-Plans and faults are those of faults.py. A plan has besides who starts the agents of the hosts (`agents`).
+Plans and faults are those of faults.py. A plan has besides: who starts the agents of the hosts (`agents`), hosts that come
+unasked (`guests`), and how large the world of an elastic run may be.
 """
 import random
 
 import faults
 
 HOSTS = ["h1", "h2", "h3"]  # The driver is on one of them.
+GUESTS = ["h4"]
 BY_HAND, OVER_SSH = "by hand", "over ssh"
-# Share of the cases, if nothing else is asked for.
-SSH_SHARE = 0.4
+# Shares of the cases, if nothing else is asked for.
+SSH_SHARE, ELASTIC_SHARE = 0.4, 0.5
 # How long a host stays that is about to leave.
 GRACE_MS = 4000
+
+# Worlds of elastic runs: fewest and most ranks on all hosts, or the ranks of each host and the fewest hosts.
+WORLDS = [{"fewest": 1, "workers": 3}, {"fewest": 2, "workers": 3}, {"fewest": 3, "workers": 6},
+          {"per_host": 1, "fewest_hosts": 1}, {"per_host": 2, "fewest_hosts": 2}]
+# One host is a spare. Agents that come by themselves all have ranks.
+SPARE = {"fewest": 1, "workers": 2}
 
 
 def some_ms(random_: random.Random) -> int:
@@ -22,7 +30,7 @@ def some_ms(random_: random.Random) -> int:
 def of_host(how, first=1, **more):
     """A fault of one of the hosts from number *first* on: *host* says which. The driver's is number 0."""
     def family(random_, plan):
-        host = random_.randrange(first, len(HOSTS))
+        host = random_.randrange(first, len(HOSTS) + plan["guests"])
         fault = {"do": "host", "how": how, "host": host, "ms": some_ms(random_), **more}
         if how == "mute":
             fault["hears"] = random_.random() < 0.5  # The driver hears the host, and not the other way round.
@@ -65,25 +73,52 @@ FAMILIES = {"agent-kill": kill("agent", first=1), "host-spawner-kill": kill("spa
             "driver-host-freeze-thaw": of_driver_host("freeze")}
 
 
-def make_case(seed: int, number: int, families: list, torch_share: float = 0, ssh_share: float = SSH_SHARE) -> tuple:
-    """Plan and drivers of case *number*: one driver or two with one or two faults each; the last one has none."""
+def elastic(random_, plan) -> dict:
+    """A world of a size that changes, and what else makes a plan elastic."""
+    over_ssh = plan["agents"] == OVER_SSH
+    world = dict(random_.choice([*WORLDS, SPARE] if over_ssh else WORLDS))
+    guests = random_.randrange(len(GUESTS) + 1) if over_ssh else 0
+    if each := world.get("per_host"):
+        world |= {"fewest": each * world["fewest_hosts"], "workers": each * (len(HOSTS) + guests)}
+    # The run may start before its hosts are there if that of the driver has room for the fewest ranks.
+    may_start_alone = world["fewest"] <= (each or -(-world["workers"] // len(HOSTS)))
+    return world | {"guests": guests, "samples": 12, "resize": random_.choice(["at once", "next checkpoint"]),
+                    "leaves": random_.choice(["saving", "never"]),
+                    "join_timeout_ms": random_.choice([120_000, 2000]) if may_start_alone else 120_000,
+                    # Enough for a world that shrinks to grow again.
+                    "steps": random_.randint(25, 50), "step_us": random_.randint(40_000, 120_000)}
+
+
+def make_case(seed: int, number: int, families: list, torch_share: float = 0, ssh_share: float = SSH_SHARE,
+              elastic_share: float = ELASTIC_SHARE) -> tuple:
+    """Plan and drivers of case *number*: one driver or two with some faults each; the last one has none."""
     def own(what):
         """A generator of its own, so that the other cases of a seed stay as they are if a share changes."""
         return random.Random(f"{what} {seed}/{number}")
 
     random_ = random.Random(f"hosts {seed}/{number}")
-    plan = faults.make_plan(random_) | {"workers": len(HOSTS), "step_us": random_.randint(20_000, 150_000),
-                                        "grace_ms": GRACE_MS}
+    size = len(HOSTS)
+    plan = faults.make_plan(random_) | {"workers": size, "fewest": size, "step_us": random_.randint(20_000, 150_000),
+                                        "guests": 0, "grace_ms": GRACE_MS}
     plan["agents"] = OVER_SSH if own("agents").random() < ssh_share else BY_HAND
     if own("learner").random() < torch_share:  # All alike, so that one undisturbed run serves many cases.
         plan |= {"learner": "torch", "seed": 1, "steps": 12}
+    elif own("size").random() < elastic_share:
+        plan |= elastic(own("world"), plan)
+    is_elastic = plan["fewest"] < plan["workers"]
     starts = []
     for _ in range(random_.choice([1, 1, 2])):
-        names = [random_.choice(families) for _ in range(random_.choice([1, 1, 2]))]
+        names = [random_.choice(families) for _ in range(random_.choice([1, 2, 2, 3] if is_elastic else [1, 1, 2]))]
         starts.append([{"family": name, **FAMILIES[name](random_, plan)} for name in names])
+    if is_elastic:  # As few as it needs: a change of size costs none.
+        plan["max_failures"] = sum(x["family"] in faults.CHARGED for start in starts for x in start)
     return plan, starts
 
 
 def describe(plan: dict) -> list:
     """What is special about a plan, in a few words each."""
-    return [OVER_SSH] * (plan["agents"] == OVER_SSH)
+    result = [OVER_SSH] * (plan["agents"] == OVER_SSH)
+    if plan["fewest"] < plan["workers"]:
+        each = plan.get("per_host")
+        result.append(f"{plan['fewest']} to {plan['workers']} ranks" + (f" ({each} a host)" if each else ""))
+    return result + ["a guest"] * (plan["guests"] > 0)

@@ -89,12 +89,20 @@ def mixed(x: int) -> int:
     return x ^ x >> 31
 
 
+def data_of(seed: int, step: int, samples: int) -> int:
+    """What all ranks train on in the step after *step*: the sum of the *samples* that they have divided, or what rank 0
+    has."""
+    if not samples:
+        return mixed(seed + step & MASK)
+    return sum(mixed(seed + step * samples + i & MASK) >> 8 for i in range(samples))
+
+
 @functools.lru_cache(maxsize=64)
-def states(seed: int, steps: int) -> tuple:
+def states(seed: int, steps: int, samples: int = 0) -> tuple:
     """The state of the model after 0, 1, ... *steps* steps that no fault disturbed."""
     result = [0]
     for step in range(1, steps + 1):
-        data = mixed(seed + step - 1 & MASK)
+        data = data_of(seed, step - 1, samples)
         result.append(mixed(result[-1] ^ data ^ step * 0x2545F4914F6CDD1D & MASK))
     return tuple(result)
 
@@ -113,9 +121,9 @@ def recorded_states(records: list) -> list:
 
 
 @functools.lru_cache(maxsize=4096)
-def content_of(step: int, state: int, attempt: int, rank: int, size: int) -> bytes:
-    """What rank *rank* (-1: the model) saves."""
-    out = f"{attempt} {rank} {step} {state:016x}\n".encode()
+def content_of(step: int, state: int, attempt: int, world: int, rank: int, size: int) -> bytes:
+    """What rank *rank* (-1: the model) of *world* ranks saves."""
+    out = f"{attempt} {world} {rank} {step} {state:016x}\n".encode()
     value = state + rank + 1 & MASK
     for _ in range(size // 8):
         value = mixed(value)
@@ -249,7 +257,7 @@ def scalars_of(data: bytes, tag: str) -> list:
 class Case:
     """All that is known about one case: its folder, the plan, and what became of its drivers."""
     folder: Path
-    plan: dict  # steps, workers, every, keep, bytes, seed
+    plan: dict  # steps, workers (the most), every, keep, bytes, seed; fewest if the run is elastic
     starts: list = field(default_factory=list)  # one dict a driver, see campaign.py
 
     @property

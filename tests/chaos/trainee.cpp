@@ -15,9 +15,11 @@
 #include <iterator>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "record.hpp"
 #include "troupe/runtime/failpoint.hpp"
+#include "troupe/trainers/rank_link.hpp"
 
 namespace troupe::chaos {
 
@@ -25,11 +27,17 @@ namespace {
 
 // -- the model
 
-/// The file of rank *rank*, or of the model (-1), in a checkpoint of *attempt*.
-std::string content_of(const model& x, std::uint64_t attempt, int rank,
-                       int bytes) {
-  auto out = std::to_string(attempt) + ' ' + std::to_string(rank) + ' '
-             + std::to_string(x.step) + ' ' + hex(x.state) + '\n';
+/// The ranks that save a checkpoint.
+struct savers {
+  std::uint64_t attempt = 0;
+  int world = 1;
+};
+
+/// The file of rank *rank*, or of the model (-1), in a checkpoint of *by*.
+std::string content_of(const model& x, const savers& by, int rank, int bytes) {
+  auto out = std::to_string(by.attempt) + ' ' + std::to_string(by.world) + ' '
+             + std::to_string(rank) + ' ' + std::to_string(x.step) + ' '
+             + hex(x.state) + '\n';
   auto value = x.state + static_cast<std::uint64_t>(rank + 1);
   for (int i = 0; i < bytes / 8; ++i) {
     value = mixed(value);
@@ -77,21 +85,21 @@ struct restored {
 /// Only for learners that have weights.
 constexpr auto weights_file = "weights.bin";
 
-restored restore(const checkpoint& from, int world_size, int bytes) {
+restored restore(const checkpoint& from, int bytes) {
   restored result;
   auto text = bytes_of(from.path() / file_of(-1));
   unsigned long long attempt = 0, step = 0, state = 0;
-  int rank = 0;
-  if (std::sscanf(text.c_str(), "%llu %d %llu %llx", &attempt, &rank, &step,
-                  &state)
-      != 4) {
+  int world = 0, rank = 0;
+  if (std::sscanf(text.c_str(), "%llu %d %d %llu %llx", &attempt, &world, &rank,
+                  &step, &state)
+      != 5) {
     result.problem = "model.bin cannot be read";
     return result;
   }
   result.value = {step, state};
-  for (int i = -1; i < world_size; ++i)
+  for (int i = -1; i < world; ++i)
     if (bytes_of(from.path() / file_of(i))
-        != content_of(result.value, attempt, i, bytes))
+        != content_of(result.value, {attempt, world}, i, bytes))
       result.problem =
         file_of(i) + " is not that of attempt " + std::to_string(attempt);
   auto weights = bytes_of(from.path() / weights_file);
@@ -128,6 +136,38 @@ void fail(train_context& context, const plan& x, const std::string& record) {
     ::raise(std::atoi(x.fails_by.c_str()));
 }
 
+/// The samples of a step that this rank trains on.
+std::vector<std::uint64_t> samples_of(const train_context& context,
+                                      const plan& x) {
+  std::vector<std::uint64_t> result;
+  for (auto i = context.rank(); i < x.samples; i += context.world_size())
+    result.push_back(static_cast<std::uint64_t>(i));
+  return result;
+}
+
+/// What all ranks train on in the step after *step*: the sum over all samples,
+/// of which each rank adds its own; or what rank 0 has.
+std::uint64_t data_of(train_context& context, const plan& x,
+                      std::uint64_t step) {
+  if (x.samples == 0)
+    return context.broadcast_from_rank_zero(
+      context.rank() == 0 ? mixed(x.seed + step) : 0);
+  auto first = x.seed + step * static_cast<std::uint64_t>(x.samples);
+  std::int64_t mine = 0;
+  for (auto i : samples_of(context, x))
+    mine += static_cast<std::int64_t>(mixed(first + i) >> 8); // No overflow.
+  auto add = [&](std::int64_t amount) {
+    auto sum = internal::rank_access{context}.link().store().add(
+      "step/" + std::to_string(step), amount);
+    if (!sum)
+      throw std::runtime_error{sum.error().message};
+    return *sum;
+  };
+  add(mine);
+  context.barrier();
+  return static_cast<std::uint64_t>(add(0));
+}
+
 metrics values_of(const model& x, int rank) {
   metrics result{{"step", x.step},
                  {"rank", rank},
@@ -141,6 +181,12 @@ metrics values_of(const model& x, int rank) {
 void report(train_context& context, const plan& x, const model& now,
             const learner& trained, bool saves) {
   auto values = values_of(now, context.rank());
+  if (x.samples > 0) {
+    std::string samples;
+    for (auto i : samples_of(context, x))
+      samples += std::to_string(i) + ' ';
+    values["samples"] = samples;
+  }
   if (!saves) {
     context.report(std::move(values));
     return;
@@ -148,7 +194,8 @@ void report(train_context& context, const plan& x, const model& now,
   auto files = context.new_checkpoint();
   auto add = [&](int rank) {
     save(files.path(), file_of(rank),
-         content_of(now, context.attempt(), rank, x.bytes));
+         content_of(now, {context.attempt(), context.world_size()}, rank,
+                    x.bytes));
   };
   add(context.rank());
   if (context.rank() == 0) {
@@ -171,8 +218,7 @@ void train(train_context& context, const plan& x, const std::string& record,
     if (static_cast<int>(now.step) == x.fails_at && context.rank() == 0
         && claim(x.token))
       fail(context, x, record);
-    auto data = mixed(x.seed + now.step);
-    data = context.broadcast_from_rank_zero(context.rank() == 0 ? data : 0);
+    auto data = data_of(context, x, now.step);
     now = {now.step + 1, trained->train(now, data)};
     pass_time(x.step_us);
     // The last report before a preemption has a checkpoint.
@@ -251,9 +297,10 @@ void loop(train_context& context, const plan& x) {
   restored from;
   auto& last = context.checkpoint();
   if (last)
-    from = restore(*last, context.world_size(), x.bytes);
+    from = restore(*last, x.bytes);
   line{"begun"}
     .number("attempt", context.attempt())
+    .number("world", static_cast<std::uint64_t>(context.world_size()))
     .text("run", context.run_id())
     .text("alive", earlier)
     .number("first", internal::rank_access{context}.facts().first_report)

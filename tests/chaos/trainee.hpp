@@ -28,11 +28,13 @@ struct plan {
   std::string leaves;    ///< What it makes of a preemption: it is "saving" and
                          ///< leaves, leaves "at once", or "never".
   bool on_hosts = false; ///< Each numbers its processes itself.
+  int samples = 0;       ///< Of each step, for ranks to divide; 0: rank 0 has
+                         ///< what all train on.
 
   template <class Archive>
   void serialize(Archive& ar) {
     ar(expected, seed, steps, every, step_us, bytes, fails_at, fails_by, driver,
-       failpoint, token, leaves, on_hosts);
+       failpoint, token, leaves, on_hosts, samples);
   }
 };
 

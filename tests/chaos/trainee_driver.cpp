@@ -114,16 +114,31 @@ plan to_plan(arguments& from) {
   x.leaves = from.text("leaves", "saving");
   // `init` reads them.
   x.on_hosts = from.number("agents", 0) != 0 || !from.text("hosts").empty();
+  x.samples = from.number("samples", 0);
   return x;
+}
+
+scaling_config to_scaling(arguments& from) {
+  scaling_config result;
+  auto workers = from.number("workers", 2);
+  result.num_workers = {from.number("fewest", workers), workers};
+  result.workers_per_host = from.number("per-host", 0);
+  result.min_hosts = from.number("fewest-hosts", 0);
+  result.max_hosts = from.number("most-hosts", 0);
+  if (from.text("resize") == "at once")
+    result.resize = resize_policy::at_once;
+  if (from.text("placement") == "in_process")
+    result.where = placement::in_process;
+  result.agents = from.number("agents", 0);
+  result.join_timeout =
+    std::chrono::milliseconds{from.number("join-timeout-ms", 120'000)};
+  return result;
 }
 
 train_options to_options(arguments& from) {
   using std::chrono::milliseconds;
   train_options result;
-  result.scaling.num_workers = from.number("workers", 2);
-  if (from.text("placement") == "in_process")
-    result.scaling.where = placement::in_process;
-  result.scaling.agents = from.number("agents", 0);
+  result.scaling = to_scaling(from);
   auto& run = result.run;
   run.agent_ticket = from.text("ticket");
   run.name = from.text("name", "run");

@@ -107,8 +107,9 @@ PAGES = sorted(page for page in [*ROOT.glob("*.md"), *(page for x in FOLDERS for
                if page != ROOT / "docs/plan.md")  # which names what is to come
 UMBRELLAS = {f"troupe/{name}.hpp" for name in ("train", "torch", "images", "actors", "trackers", "sweep")}
 MAPS = {"ray_train_map.md", "ecosystem_map.md"}  # They name what other frameworks have.
-# Metrics in an example, a function of a library, an option of mpirun.
-OF_OTHERS = {"loss_step", "loss_epoch", "replace_invalid", "orte_abort_on_non_zero_status", "max_user_watches"}
+# Metrics in an example, a function of a library, an option of mpirun, settings of Linux.
+OF_OTHERS = {"loss_step", "loss_epoch", "replace_invalid", "orte_abort_on_non_zero_status", "max_user_watches",
+             "tcp_rmem"}
 
 
 def example_folders():

@@ -1,5 +1,6 @@
 #include "troupe/trainers/run_request.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "troupe/runtime/counted.hpp"
@@ -91,6 +92,7 @@ expected<void> plan_launch(run_request& x, const launch_environment& found) {
              plan_hosts(found, scaling.num_workers, scaling.workers_per_host,
                         scaling.min_hosts));
   scaling.num_workers = {plan.ranks.min, most_ranks(x, plan.ranks)};
+  x.unused_hosts = plan.unused;
   if (!plan.hosts.empty())
     x.hosts = std::make_shared<const host_plan>(std::move(plan));
   return {};
@@ -112,6 +114,9 @@ expected<void> find_hosts(run_request& x) {
     if (!found)
       TROUPE_TRY_VOID(expect_pmix(own_environment()));
     scaling.num_workers = ranks_with_agents(scaling);
+    if (!scaling.num_workers.is_elastic())
+      x.unused_hosts = static_cast<int>(
+        std::ranges::count(spread_ranks(scaling), 0, &host_share::ranks));
     return {};
   }
   if (!found)

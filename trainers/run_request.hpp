@@ -29,6 +29,8 @@ struct run_request {
   /// `scaling.agents` is how many there are, not how many the user wants: some
   /// may have no ranks.
   bool has_found_agents = false;
+  /// Hosts that were found, and get no ranks in a run of a fixed size.
+  int unused_hosts = 0;
   /// What its ranks have from the program; nullptr: what that has when the run
   /// starts.
   std::shared_ptr<const inheritance> inherited;

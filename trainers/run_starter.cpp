@@ -245,6 +245,7 @@ expected<void> run_starter::plan() {
     return tl::unexpected<error>{std::move(first.error())};
   first_ = std::move(*first);
   note_sharing();
+  note_unused_hosts();
   return {};
 }
 
@@ -270,6 +271,13 @@ void run_starter::note_sharing() const {
     concat("the run shares ", what, " with other runs of this program");
   note()(text);
   (void) run_->store->append_event(warning_kind, {{"text", text}});
+}
+
+void run_starter::note_unused_hosts() const {
+  if (auto n = static_cast<std::uint64_t>(request_.unused_hosts); n > 0)
+    note()(concat(counted(n, "host"), n == 1 ? " has" : " have",
+                  " no ranks, because the run has only ",
+                  request_.scaling.num_workers.max));
 }
 
 error run_starter::not_begun(error reason) {

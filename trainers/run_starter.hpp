@@ -63,6 +63,7 @@ private:
   void take_resources();
   /// Says if other runs of this process use some of these, too.
   void note_sharing() const;
+  void note_unused_hosts() const;
   /// Of this host, for the ranks of others; empty: their agents will say.
   expected<std::string> find_address() const;
   /// Shows *text* to people.

@@ -98,11 +98,12 @@ expected<host_plan> plan_hosts(const launch_environment& found,
     return tl::unexpected{too_few_slots(found, fewest, "num_workers")};
   }
   give_slots(hosts);
+  host_plan result;
   if (fewest == most)
-    std::erase_if(hosts, [](const candidate& x) { return x.ranks == 0; });
+    result.unused = static_cast<int>(
+      std::erase_if(hosts, [](const candidate& x) { return x.ranks == 0; }));
   if (!found.host_index)
     hosts.insert(hosts.begin(), candidate{});
-  host_plan result;
   for (auto& host : hosts) {
     auto slots =
       fewest < most && workers_per_host == 0 ? host.slots : host.ranks;

@@ -28,6 +28,7 @@ struct host_plan {
   std::vector<planned_host> hosts;
 
   worker_count ranks = 0; ///< On all hosts.
+  int unused = 0;         ///< Hosts that were given and get no ranks.
 };
 
 /// Puts *num_workers* ranks, or *workers_per_host* on each host if that is not

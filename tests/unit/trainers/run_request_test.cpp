@@ -87,6 +87,7 @@ TEST(request_for_hosts_test, has_no_ranks_for_the_last_agents_that_were_found) {
   EXPECT_THAT(shares_of(request),
               testing::ElementsAre(host_share{0, 1}, host_share{1, 1},
                                    host_share{2, 0}, host_share{2, 0}));
+  EXPECT_EQ(request.unused_hosts, 2);
   auto ok = validate(asking);
   ASSERT_FALSE(ok);
   EXPECT_THAT(ok.error().message, HasSubstr("only 1 worker"));

@@ -67,10 +67,18 @@ TEST(host_plan_test, fewer_ranks_than_hosts_use_the_first_ones) {
   EXPECT_THAT(planned(over_ssh({{"a", {}}}, 0), 4), IsEmpty());
 }
 
+TEST(host_plan_test, counts_hosts_without_ranks) {
+  auto hosts = over_ssh({{"a", {}}, {"b", {}}, {"c", {}}}, 2);
+  EXPECT_EQ(plan_hosts(hosts, 1, 0).value().unused, 2);
+  EXPECT_EQ(plan_hosts(hosts, 2, 0).value().unused, 1);
+  EXPECT_EQ(plan_hosts(hosts, 3, 0).value().unused, 0);
+}
+
 TEST(host_plan_test, an_elastic_run_keeps_all_hosts_with_their_slots) {
   auto plan = plan_hosts(
     over_ssh({{"a", {}}, {"b", 3}, {"c", {}}, {"d", {}}}, 0), {2, 3}, 0);
   ASSERT_TRUE(plan);
+  EXPECT_EQ(plan->unused, 0);
   EXPECT_EQ(plan->ranks.min, 2);
   EXPECT_EQ(plan->ranks.max, 3);
   EXPECT_THAT(plan->hosts, ElementsAre(planned_host{"a", 0, 1, 1},

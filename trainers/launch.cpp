@@ -210,4 +210,8 @@ expected<launch_environment> found_launch(const std::string& hosts) {
   return find_launch_environment(own_environment(), options_of(arguments));
 }
 
+bool has_given_hosts(const std::string& hosts) {
+  return !hosts.empty() || !finding().hosts.empty();
+}
+
 } // namespace troupe::internal

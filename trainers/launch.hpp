@@ -40,4 +40,7 @@ void find_launch(int argc, const char* const* argv);
 /// *hosts* of the config count unless the command line names others.
 expected<launch_environment> found_launch(const std::string& hosts);
 
+/// Whether *hosts* of the config or the command line name any.
+bool has_given_hosts(const std::string& hosts);
+
 } // namespace troupe::internal

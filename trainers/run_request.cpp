@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "troupe/runtime/counted.hpp"
+#include "troupe/runtime/hosts/host_list.hpp"
 #include "troupe/runtime/hosts/host_plan.hpp"
 #include "troupe/runtime/process/descriptor.hpp"
 #include "troupe/runtime/process/inheritance.hpp"
@@ -98,12 +99,60 @@ expected<void> plan_launch(run_request& x, const launch_environment& found) {
   return {};
 }
 
+/// How many other hosts there are for ranks.
+expected<int> count_others(const launch_environment& found) {
+  switch (found.engine) {
+    case launch_engine::ssh:
+    case launch_engine::slurm:
+      return static_cast<int>(found.hosts.size()) - (found.host_index ? 1 : 0);
+    case launch_engine::tickets:
+      return found.agents;
+    case launch_engine::mpi: {
+      TROUPE_TRY(auto hosts, mpi_host_count());
+      return hosts - 1;
+    }
+    case launch_engine::none:
+      break;
+  }
+  return 0;
+}
+
+/// For ranks of this process: refuses other hosts that are given, and counts
+/// those that were found.
+expected<void> leave_hosts(run_request& x) {
+  auto hosts = text_of_hosts(x.scaling);
+  auto found = found_launch(hosts);
+  if (!found) {
+    // Other contradictions do not matter: nothing depends on them.
+    if (has_given_hosts(hosts))
+      return tl::unexpected{found.error()};
+    return {};
+  }
+  TROUPE_TRY(x.unused_hosts, count_others(*found));
+  if (found->engine != launch_engine::ssh || x.unused_hosts == 0)
+    return {};
+  std::vector<std::string> names;
+  for (auto& host : found->hosts)
+    names.push_back(host.name);
+  return failure(ec::invalid_config,
+                 concat(names.size() == 1 ? "the host " : "the hosts ",
+                        to_short_text(names),
+                        names.size() == 1 ? " is given" : " are given",
+                        x.scaling.num_workers == 0
+                          ? ", but with scaling.num_workers = 0 the loop runs "
+                            "inline"
+                          : ", but ranks are threads of this process",
+                        ": other hosts have ranks that are processes only"));
+}
+
 } // namespace
 
 expected<void> find_hosts(run_request& x) {
   auto& scaling = x.scaling;
-  if (runs_here(scaling) || x.hosts)
+  if (x.hosts)
     return {};
+  if (runs_here(scaling))
+    return leave_hosts(x);
   TROUPE_TRY_VOID(validate(scaling.num_workers));
   auto found = found_launch(text_of_hosts(scaling));
   if (found)

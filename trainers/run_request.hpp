@@ -29,7 +29,8 @@ struct run_request {
   /// `scaling.agents` is how many there are, not how many the user wants: some
   /// may have no ranks.
   bool has_found_agents = false;
-  /// Hosts that were found, and get no ranks in a run of a fixed size.
+  /// Hosts that were found, and get no ranks: in a run of a fixed size, or of
+  /// ranks that are threads.
   int unused_hosts = 0;
   /// What its ranks have from the program; nullptr: what that has when the run
   /// starts.
@@ -41,7 +42,8 @@ struct run_request {
 
 /// Finds the hosts on which the run's agents are launched: those of the config,
 /// the command line or a job. Then `num_workers` is the number of all ranks.
-/// Does nothing if ranks are threads, or agents come by themselves.
+/// Plans no hosts if agents come by themselves. If ranks are threads, refuses
+/// other hosts that are given.
 expected<void> find_hosts(run_request& x);
 
 /// The ranks of each host of the run, this one first.

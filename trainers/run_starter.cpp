@@ -274,10 +274,15 @@ void run_starter::note_sharing() const {
 }
 
 void run_starter::note_unused_hosts() const {
-  if (auto n = static_cast<std::uint64_t>(request_.unused_hosts); n > 0)
-    note()(concat(counted(n, "host"), n == 1 ? " has" : " have",
-                  " no ranks, because the run has only ",
-                  request_.scaling.num_workers.max));
+  auto n = static_cast<std::uint64_t>(request_.unused_hosts);
+  if (n == 0)
+    return;
+  auto& scaling = request_.scaling;
+  note()(concat(counted(n, runs_here(scaling) ? "other host" : "host"),
+                n == 1 ? " has" : " have", " no ranks, because ",
+                runs_here(scaling)
+                  ? std::string{"ranks of this process are on its host alone"}
+                  : concat("the run has only ", scaling.num_workers.max)));
 }
 
 error run_starter::not_begun(error reason) {

@@ -129,6 +129,59 @@ TEST(request_for_hosts_test, starts_agents_or_waits_for_them_but_not_both) {
   EXPECT_FALSE(request.hosts);
 }
 
+TEST(request_for_hosts_test, of_threads_is_refused_if_other_hosts_are_given) {
+  run_request inline_one;
+  inline_one.scaling = {.num_workers = 0, .hosts = {"host-a"}};
+  run_request threads;
+  threads.scaling = {.num_workers = 2, .where = placement::in_process};
+  threads.scaling.hosts = {"host-a", "host-b"};
+  auto one = find_hosts(inline_one);
+  auto two = find_hosts(threads);
+  ASSERT_FALSE(one);
+  ASSERT_FALSE(two);
+  EXPECT_EQ(one.error().code, ec::invalid_config);
+  EXPECT_EQ(one.error().message,
+            "the host host-a is given, but with scaling.num_workers = 0 the "
+            "loop runs inline: other hosts have ranks that are processes only");
+  EXPECT_EQ(two.error().code, ec::invalid_config);
+  EXPECT_THAT(two.error().message, HasSubstr("the hosts host-a, host-b are"));
+  threads.scaling.hosts = {"localhost"};
+  EXPECT_TRUE(find_hosts(threads));
+  EXPECT_EQ(threads.unused_hosts, 0);
+}
+
+TEST(request_for_hosts_test, of_threads_notices_a_mistake_in_the_hosts) {
+  const char* program[] = {"train", "--hosts", "n[1-"};
+  run_request request;
+  request.scaling.num_workers = 0;
+  find_launch(3, program);
+  auto found = find_hosts(request);
+  find_launch(1, program);
+  ASSERT_FALSE(found);
+  EXPECT_EQ(found.error().code, ec::invalid_config);
+  EXPECT_TRUE(find_hosts(request));
+}
+
+TEST(request_for_hosts_test, of_threads_counts_the_hosts_that_were_found) {
+  const char* program[] = {"train"};
+  run_request request;
+  request.scaling.num_workers = 0;
+  {
+    environment_guard guard{
+      {{"TROUPE_DRIVER", "localhost:4444"}, {"TROUPE_AGENTS", "3"}}};
+    find_launch(1, program);
+    EXPECT_TRUE(find_hosts(request));
+  }
+  EXPECT_EQ(request.unused_hosts, 3);
+  {
+    environment_guard guard{{{"SLURM_JOB_ID", "7"}}};
+    find_launch(1, program);
+    EXPECT_TRUE(find_hosts(request));
+  }
+  find_launch(1, program);
+  EXPECT_EQ(request.unused_hosts, 3);
+}
+
 TEST(request_for_hosts_test, further_hosts_need_a_file_for_their_ticket) {
   run_request request;
   request.scaling.workers_per_host = 2;

@@ -48,9 +48,10 @@ public:
   /// once.
   void abort(std::string reason = "the run was aborted");
 
-  /// Waits for the end, for the ranks' output and for trackers. Then the run's
-  /// name is free: an unfinished run can be started again. May be called
-  /// repeatedly, and by several threads at once.
+  /// Waits for the end, for the ranks' output and for trackers, and until
+  /// agents of other hosts have left, for which they have 2 s. Then the run's
+  /// name and its port are free: an unfinished run can be started again. May be
+  /// called repeatedly, and by several threads at once.
   ///
   /// Calls *hurried* on this thread, about ten times a second while trackers
   /// run. Once it returns true, they are given up after a moment:

@@ -82,6 +82,16 @@ void run_parts::end_rest(const std::function<bool()>& hurried) noexcept {
   }
   // No part of the run writes to its folder any more.
   store->release();
+  end_hosts();
+}
+
+void run_parts::end_hosts() noexcept {
+  if (door)
+    door->end_connections(std::chrono::seconds{2});
+  if (launches)
+    launches->close();
+  door.reset();
+  agents.reset();
 }
 
 // -- closing_notice

@@ -94,18 +94,14 @@ struct run_parts {
   ~run_parts() {
     closing.let_go();
     order_receiver::connect(control, {});
-    if (door)
-      door->end_connections(std::chrono::seconds{2});
-    if (launches)
-      launches->close();
-    door.reset();
+    end_hosts();
     endpoint->reset();
     if (threads)
       threads->forget();
   }
 
   /// Waits for the end, for the ranks' output and for trackers, and gives up
-  /// the run's folder; see `run_handle::wait`.
+  /// the run's folder and its port; see `run_handle::wait`.
   void await_end(const std::function<bool()>& hurried) noexcept;
 
   /// Makes the endpoint through which ranks that are processes reach their
@@ -121,7 +117,8 @@ struct run_parts {
   std::shared_ptr<std::optional<private_endpoint>> endpoint =
     std::make_shared<std::optional<private_endpoint>>();
   std::optional<private_endpoint> agents; ///< Where agents reach the group.
-  std::unique_ptr<host_door> door;        ///< Unset: there is one host.
+  /// Unset: there is one host, or the run is over.
+  std::unique_ptr<host_door> door;
   fs::path agent_ticket;
   bool publishes_ticket = false; ///< For the other processes of mpirun.
   std::shared_ptr<agent_launcher> launches; ///< Of agents on other hosts.
@@ -152,6 +149,9 @@ struct run_parts {
 
 private:
   void end_rest(const std::function<bool()>& hurried) noexcept;
+
+  /// Lets the agents of other hosts leave, and closes the way to them.
+  void end_hosts() noexcept;
 };
 
 /// What Troupe's own parts do with a run, and programs do not.

@@ -8,12 +8,15 @@
 #include <cstdlib>
 #include <map>
 #include <set>
+#include <utility>
+#include <vector>
 
 #include <gmock/gmock.h>
 
-#include <troupe/train.hpp>
+#include <troupe/actors.hpp>
 
 #include "tests/integration/hosts/many_hosts_fixture.hpp"
+#include "tests/support/own_system.hpp"
 
 namespace troupe::internal::test {
 
@@ -107,6 +110,29 @@ int be_driver(const std::string& folder, int workers, int agents, int waits,
                             train_options{.scaling = scaling, .run = config}}
         .fit();
     tell_result(folder, outcome);
+  }
+  return 0;
+}
+
+/// A service that keeps the handles of its *runs* runs.
+int be_service(const std::string& folder, int runs) {
+  own_system system;
+  train_options options;
+  options.scaling.num_workers = 2;
+  options.run = run_with_agents(folder);
+  options.run.worker_env = {{"TROUPE_TEST_WORD", "word"}};
+  std::vector<run_handle> handles;
+  for (int run = 1; run <= runs; ++run) {
+    options.run.name = concat("run", run);
+    auto started =
+      data_parallel_trainer{hosts_loop, host_plan{folder}, options}.start(
+        system);
+    if (!started) {
+      tell_result(folder, failed_result(started.error()));
+      return 1;
+    }
+    handles.push_back(std::move(*started));
+    tell_result(folder, handles.back().wait());
   }
   return 0;
 }
@@ -273,6 +299,8 @@ int main(int argc, char** argv) {
       argv[2], std::atoi(argv[3]), std::atoi(argv[4]), std::atoi(argv[5]),
       std::atoi(argv[6]), std::atoi(argv[7]), std::atoi(argv[8]),
       argc > 9 ? std::atoi(argv[9]) : 1);
+  if (argc > 3 && std::string{argv[1]} == "--service")
+    return troupe::internal::test::be_service(argv[2], std::atoi(argv[3]));
   ::testing::InitGoogleTest(&argc, argv);
   return RUN_ALL_TESTS();
 }

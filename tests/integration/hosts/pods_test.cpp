@@ -91,6 +91,20 @@ TEST_P(pods_test, serve_all_runs_of_a_program) {
   end_agent_pod(*agent);
 }
 
+// The port is that of the run, not of its handle.
+TEST_P(pods_test, serve_all_runs_of_a_service_that_keeps_their_handles) {
+  EXPECT_EQ(start_pod({"--make-tickets", tickets()})->wait(), 0);
+  auto agent = start_agent_pod();
+  auto service = start_pod({"--service", folder_.path().string(), "2"});
+  auto first = introduced<seen_rank>(0, 2);
+  EXPECT_EQ(result_line(), "result finished 1 ");
+  auto second = introduced<seen_rank>(0, 2);
+  EXPECT_EQ(second[1].agent, first[1].agent);
+  EXPECT_EQ(result_line(), "result finished 1 ");
+  EXPECT_EQ(service->wait(), 0);
+  end_agent_pod(*agent);
+}
+
 // Else they would be started again forever where nothing else ends the Job.
 TEST_P(pods_test, succeed_if_no_other_run_follows) {
   EXPECT_EQ(start_pod({"--make-tickets", tickets()})->wait(), 0);

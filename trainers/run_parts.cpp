@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <set>
 #include <utility>
 
 #include "troupe/actors/compat/messaging.hpp"
@@ -91,7 +92,43 @@ void run_parts::end_hosts() noexcept {
   if (launches)
     launches->close();
   door.reset();
+  ways.clear();
   agents.reset();
+}
+
+// -- agent_way
+
+namespace {
+
+struct taken_ways {
+  std::mutex mutex;
+  std::set<std::string> names;
+};
+
+taken_ways& own_taken_ways() {
+  static taken_ways result;
+  return result;
+}
+
+} // namespace
+
+expected<agent_way> agent_way::take(std::string name) {
+  auto& all = own_taken_ways();
+  std::lock_guard guard{all.mutex};
+  if (!all.names.insert(name).second)
+    return failure(ec::conflict,
+                   name
+                     + " another run of this program: start this one once "
+                       "wait() of that has returned");
+  return agent_way{std::move(name)};
+}
+
+agent_way::~agent_way() {
+  if (name_.empty())
+    return;
+  auto& all = own_taken_ways();
+  std::lock_guard guard{all.mutex};
+  all.names.erase(name_);
 }
 
 // -- closing_notice

@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "troupe/actors/protocol/interfaces.hpp"
@@ -55,6 +56,25 @@ struct run_surroundings {
   /// The network thread of the actor system, which only the lent thread may
   /// use. Unset if the system has none of this kind.
   network_thread* network = nullptr;
+};
+
+/// What leads agents that come by themselves to a run: mpirun, the port of
+/// `TROUPE_DRIVER`, or the file of a ticket. One run of this process has it at
+/// a time, because agents do not know which one they are to join.
+class agent_way {
+public:
+  /// Takes what *name* begins a sentence about, such as "the agents of mpirun
+  /// serve". `ec::conflict` if another run has it.
+  static expected<agent_way> take(std::string name);
+
+  agent_way(agent_way&& other) noexcept
+    : name_(std::exchange(other.name_, {})) {}
+  ~agent_way();
+
+private:
+  explicit agent_way(std::string name) noexcept : name_(std::move(name)) {}
+
+  std::string name_; ///< Empty: it was moved from.
 };
 
 /// Tells actors that a run is closed, from a thread that waits for it.
@@ -119,6 +139,7 @@ struct run_parts {
   std::optional<private_endpoint> agents; ///< Where agents reach the group.
   /// Unset: there is one host, or the run is over.
   std::unique_ptr<host_door> door;
+  std::vector<agent_way> ways; ///< To the door.
   fs::path agent_ticket;
   bool publishes_ticket = false; ///< For the other processes of mpirun.
   std::shared_ptr<agent_launcher> launches; ///< Of agents on other hosts.

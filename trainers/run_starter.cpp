@@ -135,6 +135,7 @@ expected<void> run_starter::open() {
     return failure(ec::stopped, "the run was stopped before it began");
   TROUPE_TRY_VOID(check_trackers());
   TROUPE_TRY_VOID(check_ticket());
+  TROUPE_TRY_VOID(take_ways());
   TROUPE_TRY(run_->store,
              run_store::open(
                request_.run, request_.loop.config_text,
@@ -201,6 +202,25 @@ expected<void> run_starter::check_ticket() const {
   return failure(
     ec::invalid_config,
     concat("run.agent_ticket is ", path.string(), ", which is not a ticket"));
+}
+
+expected<void> run_starter::take_ways() {
+  if (shares_of(request_).size() < 2)
+    return {};
+  auto take = [this](std::string name) {
+    return agent_way::take(std::move(name)).map([this](agent_way x) {
+      run_->ways.push_back(std::move(x));
+    });
+  };
+  if (request_.publishes_ticket)
+    TROUPE_TRY_VOID(take("the agents of mpirun serve"));
+  if (!request_.tickets.empty())
+    return take("the agents of TROUPE_DRIVER serve");
+  if (request_.run.agent_ticket.empty())
+    return {};
+  TROUPE_TRY(auto path, absolute_path(request_.run.agent_ticket));
+  return take(
+    concat("run.agent_ticket is ", path.string(), ", which leads agents to"));
 }
 
 expected<void> run_starter::start_trackers() {

@@ -58,6 +58,8 @@ private:
   expected<void> prepare_agents();
   expected<void> check_trackers() const;
   expected<void> check_ticket() const;
+  /// Takes what leads agents to the run that come by themselves.
+  expected<void> take_ways();
   expected<void> start_trackers();
   /// Takes GPUs and cores of this host for the run.
   void take_resources();

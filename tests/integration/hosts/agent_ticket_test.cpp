@@ -19,7 +19,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <troupe/train.hpp>
+#include <troupe/actors.hpp>
 
 #include "tests/actors/door/door_fixture.hpp"
 #include "tests/integration/hosts/hosts_fixture.hpp"
@@ -282,6 +282,32 @@ void expect_refusal(const temporary_folder& folder, const fs::path& ticket) {
 TEST(run_ticket_test, is_refused_before_a_run_begins_if_it_cannot_be_written) {
   temporary_folder folder;
   expect_refusal(folder, folder / "missing" / "ticket");
+}
+
+TEST(run_ticket_test, leads_agents_to_one_run_of_a_program_at_a_time) {
+  temporary_folder folder;
+  own_system system;
+  auto start = [&](const char* name, const char* ticket) {
+    train_options options;
+    options.scaling = {.num_workers = 2, .agents = 1};
+    options.run = run_with_agents(folder.path().string());
+    options.run.name = name;
+    options.run.agent_ticket = folder / ticket;
+    return data_parallel_trainer{[](train_context&) {}, options}.start(system);
+  };
+  auto first = start("first", "ticket");
+  ASSERT_TRUE(first) << first.error().message;
+  auto second = start("second", "ticket");
+  ASSERT_FALSE(second);
+  EXPECT_EQ(second.error().code, ec::conflict);
+  EXPECT_THAT(
+    second.error().message,
+    testing::HasSubstr("leads agents to another run of this program"));
+  EXPECT_FALSE(fs::exists(folder / "storage/second"));
+  EXPECT_TRUE(start("third", "another_ticket"));
+  first->abort();
+  first->wait();
+  EXPECT_TRUE(start("second", "ticket")) << "a handle keeps nothing";
 }
 
 TEST(run_ticket_test, does_not_replace_another_file) {

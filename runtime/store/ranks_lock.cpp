@@ -53,6 +53,12 @@ constexpr auto kill_limit = std::chrono::seconds{2};
 /// How long that may take together with the search.
 constexpr auto search_limit = std::chrono::seconds{4};
 
+/// Agents wait for a lost driver at least 10 s.
+constexpr auto least_agents_patience = std::chrono::seconds{10};
+
+/// And may then take this long until their ranks have ended.
+constexpr auto agents_ending = std::chrono::seconds{5};
+
 /// How long what ranks have forked may take to end by itself.
 constexpr auto child_grace = std::chrono::milliseconds{100};
 
@@ -194,12 +200,10 @@ error ranks_are_left(own_lock& ranks, const fs::path& run,
   ranks.reset(); // This process does not belong to the list.
   auto found =
     known ? list_of(processes_with(file, run_layout::ranks)) : std::string{};
-  return {
-    ec::timeout,
-    concat("no attempt of the run ", run.string(),
-           " can begin: processes of an earlier one have not ended within ",
-           duration_text(limit), ": ",
-           (found.empty() ? "none that can be seen from here" : found))};
+  return {ec::timeout,
+          concat("processes of an earlier attempt of the run ", run.string(),
+                 " have not ended within ", duration_text(limit), ": ",
+                 (found.empty() ? "none that can be seen from here" : found))};
 }
 
 /// Takes the lock alone, once no process of an earlier attempt has it. Returns
@@ -268,6 +272,12 @@ expected<own_lock> replaced(const own_lock& old, const held_folder& run,
 }
 
 } // namespace
+
+std::chrono::milliseconds
+patience_of_agents(std::chrono::milliseconds lost_after) noexcept {
+  return std::max<std::chrono::milliseconds>(lost_after, least_agents_patience)
+         + agents_ending;
+}
 
 std::string attempt_value(std::uint64_t token) {
   return to_text(token);

@@ -87,6 +87,14 @@ inline std::string no_abandoned_hosts(std::chrono::milliseconds) {
   return {};
 }
 
+/// For `abandoned_hosts`: those of a driver that is gone.
+inline constexpr const char* hosts_of_earlier_driver = "an earlier driver";
+
+/// How long these have, if that driver had this `scaling_config::lost_after`,
+/// until their agents have noticed its loss and have ended their ranks.
+std::chrono::milliseconds
+patience_of_agents(std::chrono::milliseconds lost_after) noexcept;
+
 /// What ranks on another host than the driver's join the attempt with that has
 /// *token*, of the run in the folder *run*. `ec::invalid_config` if what lies
 /// there is not the run's storage; `ec::storage` if that fails; `ec::conflict`

@@ -20,12 +20,6 @@ namespace {
 /// The ranks of other hosts, and what they have left, are gone by then.
 constexpr auto lost_host_patience = std::chrono::seconds{1};
 
-/// Agents wait for a lost driver at least 10 s.
-constexpr auto least_agents_patience = std::chrono::seconds{10};
-
-/// And may then take this long until their ranks have ended.
-constexpr auto agents_ending = std::chrono::seconds{5};
-
 } // namespace
 
 expected<void> run_store::note_events(std::vector<store_event> events) {
@@ -158,17 +152,11 @@ void run_store::expect_lost_hosts(
     earlier_agents_patience_ = patience_of_agents(lost_after);
 }
 
-std::chrono::milliseconds
-run_store::patience_of_agents(std::chrono::milliseconds lost_after) noexcept {
-  return std::max<std::chrono::milliseconds>(lost_after, least_agents_patience)
-         + agents_ending;
-}
-
 std::string run_store::abandoned_hosts(std::chrono::milliseconds waited) const {
   std::lock_guard guard{notes_mutex_};
   if (lost_hosts_.empty())
     return earlier_agents_patience_ && waited >= *earlier_agents_patience_
-             ? "an earlier driver"
+             ? std::string{hosts_of_earlier_driver}
              : std::string{};
   if (waited < lost_host_patience)
     return {};

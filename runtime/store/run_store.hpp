@@ -241,9 +241,6 @@ private:
   }
   /// As in `ranks_lock`.
   std::string abandoned_hosts(std::chrono::milliseconds waited) const;
-  /// For `earlier_agents_patience_`.
-  static std::chrono::milliseconds
-  patience_of_agents(std::chrono::milliseconds lost_after) noexcept;
   expected<kept_result> store_end(run_status_kind status,
                                   std::optional<run_error> error);
   expected<void> start_sync() {

@@ -279,13 +279,36 @@ expected<void> expect_removable(const fs::path& path) {
   return {};
 }
 
+/// Waits for ranks of the run *x*, which write on: a driver that was killed may
+/// have left some. Those on other hosts are given up as by a start, because a
+/// host that is lost may never let go of its lock.
+expected<void> await_ranks(run_folder& held, const found_run& x) {
+  std::chrono::milliseconds lost_after{x.state ? x.state->lost_after_ms : 0};
+  if (lost_after.count() <= 0)
+    return held.await_ranks(ranks_limit);
+  auto patience = patience_of_agents(lost_after);
+  auto has_said = false;
+  return held.await_ranks(
+    2 * patience, [] { return false; },
+    [](const store_event& event) {
+      if (event.kind == "ranks_abandoned")
+        complain(to_string(event));
+      return expected<void>{};
+    },
+    [&](std::chrono::milliseconds waited) -> std::string {
+      if (!std::exchange(has_said, true))
+        complain(concat("waits up to ", duration_text(patience),
+                        " for ranks of the run on other hosts"));
+      return waited >= patience ? hosts_of_earlier_driver : "";
+    });
+}
+
 /// Removes the run *x*, which has no driver; returns what stays.
 expected<std::vector<std::string>> remove_run(const found_run& x) {
   // Refuses a folder of another user, and whoever has started it meanwhile.
   TROUPE_TRY(auto held, run_folder::open(x.path.parent_path(),
                                          x.path.filename().string()));
-  // A driver that was killed may have left ranks, which write on.
-  TROUPE_TRY_VOID(held->await_ranks(ranks_limit));
+  TROUPE_TRY_VOID(await_ranks(*held, x));
   remover all{held->files(), x};
   TROUPE_TRY_VOID(all.remove_all());
   held.reset();

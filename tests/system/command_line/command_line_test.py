@@ -3,6 +3,7 @@
   command_line_test.py TROUPE GATED_RUN [unittest arguments]
 """
 import contextlib
+import fcntl
 import json
 import os
 import pty
@@ -43,7 +44,6 @@ def on_terminal(*arguments, columns=100, environment=None):
     pid, terminal = pty.fork()
     if pid == 0:
         try:
-            import fcntl
             import struct
             import termios
             fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 30, columns, 0, 0))
@@ -789,6 +789,17 @@ class RmTest(CommandLineTest):
         gate.close()
         troupe("rm", "killed", "--yes", "-s", self.storage)
         self.assertFalse((self.storage / "killed").exists())
+
+    def test_ranks_of_a_host_that_is_lost_are_given_up(self):
+        path = self.runs.make("digits")
+        state = path / "state.json"
+        state.write_bytes(signed({**json.loads(state.read_text()), "lost_after_ms": 3000}))
+        with open(path / "ranks") as held:  # as by the server of a share, for a host that is gone
+            fcntl.flock(held, fcntl.LOCK_SH)
+            _, complaints = troupe("rm", "digits", "--yes", "-s", self.storage)
+        self.assertIn("waits up to 15 s for ranks of the run on other hosts", complaints)
+        self.assertIn("does not wait for ranks of an earlier driver", complaints)
+        self.assertFalse(path.exists())
 
     def test_what_kills_have_left_unfinished_goes(self):
         path = self.runs.make("digits")

@@ -125,6 +125,11 @@ caf::result<void> group_hosts::take_in(const host_tick& x) {
   return caf::unit;
 }
 
+void group_hosts::note_warning(const host_warning& x) const {
+  if (roster_.has(x.node_rank, x.incarnation))
+    note(concat("host ", roster_.name(x.node_rank), ": ", x.text));
+}
+
 void group_hosts::drain(std::size_t host, std::uint64_t incarnation,
                         std::chrono::milliseconds grace) {
   carry_out(roster_.draining(host, incarnation, grace, now()));

@@ -59,6 +59,7 @@ public:
                                      const caf::strong_actor_ptr& agent);
   caf::result<void> take_in(const host_checked& x);
   caf::result<void> take_in(const host_tick& x);
+  void note_warning(const host_warning& x) const;
   void note_launch(const agent_launched& x);
   void note_launcher(const launcher_said& x);
   void note_launcher(const launcher_ended& x);

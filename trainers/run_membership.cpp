@@ -150,6 +150,26 @@ private:
   wake_event came_;
 };
 
+void warning_path::open(worker_group_actor group, std::uint32_t node_rank,
+                        std::uint64_t incarnation) {
+  std::lock_guard guard{mutex_};
+  group_ = std::move(group);
+  node_rank_ = node_rank;
+  incarnation_ = incarnation;
+}
+
+void warning_path::close() {
+  std::lock_guard guard{mutex_};
+  group_ = nullptr;
+}
+
+void warning_path::pass_on(std::string text) {
+  std::lock_guard guard{mutex_};
+  if (group_)
+    send_anonymous(group_,
+                   host_warning{node_rank_, incarnation_, std::move(text)});
+}
+
 run_membership::run_membership(spawner_connection* spawner,
                                std::uint64_t launch, note_function note,
                                std::shared_ptr<const inheritance> inherited)
@@ -173,6 +193,7 @@ run_membership::~run_membership() {
   pulse_ = nullptr;
   caf::anon_send_exit(agent_, caf::exit_reason::kill);
   agent_ = nullptr;
+  warnings_->close();
   group_ = nullptr;
   system_.await_all_actors_done();
   endpoint_.reset();
@@ -225,6 +246,8 @@ expected<void> run_membership::take_place(agent_facts facts, first_look& look,
   TROUPE_TRY(auto accepted, ask<host_accepted>(
                               stop, agent_hello{facts},
                               caf::actor_cast<caf::strong_actor_ptr>(agent_)));
+  // Its ranks may start before the answer to the next message is here.
+  warnings_->open(group_, accepted.node_rank, facts.incarnation);
   auto checked = check_host(accepted, facts.incarnation, look);
   TROUPE_TRY_VOID(ask<void>(stop, checked));
   if (checked.problem)
@@ -269,7 +292,11 @@ expected<void> run_membership::join(found_driver driver, int stop) {
   agent_ = spawn_on_network_thread(
     system_, host_agent,
     host_agent_args{launcher_, [called = called_] { called->notify(); }});
-  TROUPE_TRY(auto endpoint, open_private_endpoint(system_, agent_, {}));
+  TROUPE_TRY(auto endpoint,
+             open_private_endpoint(system_, agent_,
+                                   [warnings = warnings_](std::string text) {
+                                     warnings->pass_on(std::move(text));
+                                   }));
   endpoint_.emplace(std::move(endpoint));
   auto& found = driver.channel;
   redialer_ = std::make_shared<driver_redialer>(driver);

@@ -60,6 +60,22 @@ private:
   wake_event event_;
 };
 
+/// Takes warnings about connections of ranks to the driver, once the agent has
+/// a place. Any thread.
+class warning_path {
+public:
+  void open(worker_group_actor group, std::uint32_t node_rank,
+            std::uint64_t incarnation);
+  void close();
+  void pass_on(std::string text);
+
+private:
+  std::mutex mutex_; // guards the rest
+  worker_group_actor group_;
+  std::uint32_t node_rank_ = 0;
+  std::uint64_t incarnation_ = 0;
+};
+
 class first_look;
 
 /// What an agent is in one run: connected to the driver, with a place from
@@ -110,6 +126,7 @@ private:
   /// It was refused a place, and is to ask again.
   std::shared_ptr<const wake_event> called_ =
     std::make_shared<const wake_event>();
+  std::shared_ptr<warning_path> warnings_ = std::make_shared<warning_path>();
   std::optional<private_endpoint> endpoint_;
   std::shared_ptr<process_launcher> launcher_;
   host_agent_actor agent_;

@@ -179,6 +179,16 @@ struct host_notice {
 
 TROUPE_INSPECT(host_notice, node_rank, incarnation, reason, grace_ms)
 
+/// What people should know about the host of this agent: it has closed the
+/// connection of a rank, for example.
+struct host_warning {
+  std::uint32_t node_rank = 0;
+  std::uint64_t incarnation = 0;
+  std::string text;
+};
+
+TROUPE_INSPECT(host_warning, node_rank, incarnation, text)
+
 /// The launcher of an agent has passed the ticket on. From this process.
 struct agent_launched {
   std::uint64_t launch = 0; ///< As in `launch_agent`.

@@ -75,6 +75,8 @@ using worker_group_actor = caf::typed_actor<
   caf::result<void>(host_tick),
   // Its host is about to leave.
   caf::result<void>(host_notice),
+  // It has closed the connection of a rank.
+  caf::result<void>(host_warning),
   // The launcher of another host's agent has begun, said something, or ended.
   caf::result<void>(agent_launched), caf::result<void>(launcher_said),
   caf::result<void>(launcher_ended),

@@ -121,6 +121,7 @@ CAF_ADD_TYPE_ID(troupe, (troupe::sweep_ended))
 CAF_ADD_TYPE_ID(troupe, (troupe::run_closed))
 CAF_ADD_TYPE_ID(troupe, (troupe::internal::ask_for_place))
 CAF_ADD_TYPE_ID(troupe, (troupe::internal::launcher_said))
+CAF_ADD_TYPE_ID(troupe, (troupe::internal::host_warning))
 
 CAF_END_TYPE_ID_BLOCK(troupe)
 

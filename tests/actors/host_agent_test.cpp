@@ -58,6 +58,7 @@ protected:
       [](const launcher_said&) {},
       [](const launcher_ended&) {},
       [](const host_notice&) {},
+      [](const host_warning&) {},
       [note](const rank_launched&) { note("launched"); },
       [note](const rank_launch_failed&) { note("launch failed"); },
       [note](const rank_ready&) { note("ready"); },

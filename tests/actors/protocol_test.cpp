@@ -244,6 +244,7 @@ void for_each_sample(F f) {
   f(run_closed{"ab", "/runs/r"});
   f(ask_for_place{});
   f(launcher_said{3, "text"});
+  f(host_warning{2, 1, "text"});
 }
 
 template <class T>

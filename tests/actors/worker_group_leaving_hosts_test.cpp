@@ -210,4 +210,15 @@ TEST_F(joining_host_test, a_notice_of_an_agent_that_was_replaced_is_dropped) {
   EXPECT_THAT(notes, Not(HasSubstr("about to leave")));
 }
 
+TEST_F(joining_host_test,
+       a_warning_of_an_agent_is_shown_unless_it_is_replaced) {
+  start();
+  join(1);
+  send_anonymous(ranks.group, host_warning{1, 1, "a connection is closed"});
+  send_anonymous(ranks.group, host_warning{1, 7, "a late word"});
+  system.settle();
+  EXPECT_THAT(notes, HasSubstr(": a connection is closed\n"));
+  EXPECT_THAT(notes, Not(HasSubstr("a late word")));
+}
+
 } // namespace troupe::internal::test

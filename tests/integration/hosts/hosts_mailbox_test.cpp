@@ -5,6 +5,7 @@
 #include "tests/integration/hosts/hosts_fixture.hpp"
 #include "tests/integration/run/mailbox_loop.hpp"
 #include "tests/support/own_system.hpp"
+#include "troupe/trainers/run_parts.hpp"
 
 namespace troupe::internal::test {
 
@@ -66,6 +67,32 @@ int be_service(const std::string& folder) {
   return 0;
 }
 
+/// A service whose rank on another host sends more than fits into a message.
+int be_flooded_service(const std::string& folder) {
+  own_system system;
+  train_options options;
+  options.scaling = {.num_workers = 2, .agents = 1};
+  options.run = run_with_agents(folder);
+  auto run =
+    data_parallel_trainer{answering_loop, loop_plan{}, options}.start(system);
+  if (!run) {
+    tell(folder, run.error().message);
+    return 1;
+  }
+  {
+    rank_watch watch{system, run->control()};
+    auto known = watch.all();
+    send_anonymous(known.ranks[1], flood{known.ranks[0]});
+    known.ranks.clear();
+  }
+  auto outcome = run->wait();
+  for (auto& line : run_access{*run}.monitor().take_notes())
+    if (line.find("the connection is closed") != line.npos)
+      tell(folder, line);
+  tell_result(folder, outcome);
+  return 0;
+}
+
 namespace {
 
 class hosts_mailbox_test : public hosts_test {};
@@ -81,6 +108,18 @@ TEST_P(hosts_mailbox_test,
   EXPECT_EQ(agent->wait(), 0);
 }
 
+TEST_P(hosts_mailbox_test, a_rank_that_sends_too_much_is_cut_off_with_a_note) {
+  auto driver =
+    start(0, {own_program(), "--flooded-service", folder_.path().string()});
+  auto agent = start_agent(1);
+  EXPECT_THAT(next_line(),
+              testing::ContainsRegex("host .*: the connection is closed "
+                                     "because of a frame of .* bytes"));
+  EXPECT_THAT(result_line(), testing::HasSubstr("result errored"));
+  EXPECT_EQ(driver->wait(), 0);
+  EXPECT_EQ(agent->wait(), 75);
+}
+
 INSTANTIATE_TEST_SUITE_P(hosts, hosts_mailbox_test,
                          testing::Values(where::here, where::namespaces),
                          name_of);
@@ -94,6 +133,8 @@ int main(int argc, char** argv) {
   troupe::init(argc, argv);
   if (argc > 2 && std::string{argv[1]} == "--service")
     return troupe::internal::test::be_service(argv[2]);
+  if (argc > 2 && std::string{argv[1]} == "--flooded-service")
+    return troupe::internal::test::be_flooded_service(argv[2]);
   ::testing::InitGoogleTest(&argc, argv);
   return RUN_ALL_TESTS();
 }

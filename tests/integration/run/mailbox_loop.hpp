@@ -63,6 +63,16 @@ bool inspect(Inspector& f, introduce_to& x) {
   return f.object(x).fields(f.field("who", x.who));
 }
 
+/// Asks a rank to send an actor more than fits into a message.
+struct flood {
+  caf::actor who;
+};
+
+template <class Inspector>
+bool inspect(Inspector& f, flood& x) {
+  return f.object(x).fields(f.field("who", x.who));
+}
+
 } // namespace troupe::internal::test
 
 CAF_BEGIN_TYPE_ID_BLOCK(mailbox_test, ::troupe::first_user_type_id)
@@ -70,6 +80,7 @@ CAF_ADD_TYPE_ID(mailbox_test, (troupe::internal::test::question))
 CAF_ADD_TYPE_ID(mailbox_test, (troupe::internal::test::reply))
 CAF_ADD_TYPE_ID(mailbox_test, (troupe::internal::test::ping))
 CAF_ADD_TYPE_ID(mailbox_test, (troupe::internal::test::introduce_to))
+CAF_ADD_TYPE_ID(mailbox_test, (troupe::internal::test::flood))
 CAF_END_TYPE_ID_BLOCK(mailbox_test)
 
 namespace troupe::internal::test {
@@ -94,6 +105,9 @@ inline void answering_loop(train_context& context, const loop_plan& plan) {
   mailbox.on<ping>([&](const ping&) { return reply{context.rank()}; });
   mailbox.on<introduce_to>([&](const introduce_to& x) {
     send_anonymous(x.who, reply{context.rank(), 17});
+  });
+  mailbox.on<flood>([](const flood& x) {
+    send_anonymous(x.who, std::string(std::size_t{70} << 20, 'x'));
   });
   mailbox.on<shared_bytes>([&](const shared_bytes& x) {
     auto last = x.bytes().back();

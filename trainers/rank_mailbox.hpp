@@ -184,7 +184,9 @@ private:
 };
 
 /// The actor system of the run in this rank: for actors of the loop's own, and
-/// to send messages. In a rank process it ends with the process.
+/// to send messages. In a rank process it ends with the process. On another
+/// host than the driver's, it reaches actors of the process of the run only:
+/// what is sent to others is lost.
 caf::actor_system& actor_system_of(train_context& context);
 
 } // namespace troupe

@@ -34,6 +34,14 @@ expected<line_reader> line_reader::open(const fs::path& path,
   });
 }
 
+expected<void> line_reader::reopen() {
+  return open_file(path_, O_RDONLY, "open").map([this](unique_fd file) {
+    file_ = std::move(file);
+    buffer_.clear();
+    begin_ = 0;
+  });
+}
+
 expected<std::optional<std::string_view>> line_reader::next() {
   auto searched = begin_;
   for (;;) {

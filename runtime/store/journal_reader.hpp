@@ -28,6 +28,10 @@ public:
   /// there is no whole line (yet).
   expected<std::optional<std::string_view>> next();
 
+  /// Opens the file at its path again: a network share shows what other hosts
+  /// have written only to those who do.
+  expected<void> reopen();
+
   /// Where the next line begins, in bytes.
   std::uint64_t offset() const noexcept { return offset_; }
 
@@ -62,6 +66,9 @@ public:
   /// error of each damaged line.
   expected<void> read_rest(const std::function<void(journal_entry)>& add,
                            const std::function<void(error)>& damaged);
+
+  /// As `line_reader::reopen`.
+  expected<void> reopen() { return lines_.reopen(); }
 
   /// Where the next line begins, in bytes.
   std::uint64_t offset() const noexcept { return lines_.offset(); }

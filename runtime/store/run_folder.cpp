@@ -356,6 +356,9 @@ expected<void> run_folder::check() const {
 }
 
 expected<void> run_folder::check_all() const {
+  // To open the folder makes NFS ask for its latest entries: a driver on
+  // another host may have removed the claim.
+  (void) held_folder::open(attempts_.path());
   TROUPE_TRY_VOID(check());
   TROUPE_TRY(auto there, folder_.is_at_its_path());
   if (there)

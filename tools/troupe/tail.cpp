@@ -145,6 +145,11 @@ expected<void> follow(journal_reader& from, const fs::path& path, int& code,
   auto is_elsewhere = first.presence == driver_presence::elsewhere;
   silence_watch silence{args.silence_s};
   auto show = [&](journaled_batch x) { print_row(x, args); };
+  auto show_more = [&]() -> expected<bool> {
+    if (is_elsewhere)
+      TROUPE_TRY_VOID(from.reopen());
+    return read_more(from, code, show);
+  };
   auto was_free = false;
   for (;;) {
     // What the driver wrote last is read after its end was seen.
@@ -153,17 +158,17 @@ expected<void> follow(journal_reader& from, const fs::path& path, int& code,
       pollfd end{driver.get(), POLLIN, 0};
       is_over = ::poll(&end, 1, 0) > 0;
     }
-    TROUPE_TRY(auto has_grown, read_more(from, code, show));
+    TROUPE_TRY(auto has_grown, show_more());
     auto run = read_run(path);
     if (run.state && run.state->status != run_status_kind::running) {
       if (!args.run->json)
         complain(run.name + " is " + run.state_name());
-      return read_more(from, code, show).map([](bool) {});
+      return show_more().map([](bool) {});
     }
     auto is_free = run.presence == driver_presence::gone;
     if (is_over || (is_free && was_free)) {
       complain(run.name + " is " + run.state_name());
-      return read_more(from, code, show).map([](bool) {});
+      return show_more().map([](bool) {});
     }
     if (is_elsewhere)
       silence.look(run, has_grown);

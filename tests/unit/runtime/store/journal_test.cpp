@@ -273,6 +273,23 @@ TEST_F(journal_test, can_be_read_while_it_grows) {
   EXPECT_EQ(index_of(**other.next()), 1u);
 }
 
+// The open file stands for one on a network share, which stays as it was.
+TEST_F(journal_test, can_be_opened_again_at_the_same_line) {
+  auto ends = write_three(path);
+  auto whole = bytes_of(path);
+  write_bytes(path, whole.substr(0, ends[1] + 10));
+  auto reader = journal_reader::open(path).value();
+  EXPECT_EQ(index_of(**reader.next()), 0u);
+  EXPECT_FALSE(reader.next().value());
+  fs::rename(path, path.string() + ".before");
+  write_bytes(path, whole);
+  EXPECT_FALSE(reader.next().value());
+  ASSERT_TRUE(reader.reopen());
+  EXPECT_EQ(index_of(**reader.next()), 1u);
+  EXPECT_EQ(index_of(**reader.next()), 2u);
+  EXPECT_FALSE(reader.next().value());
+}
+
 TEST_F(journal_test, times_never_go_back_between_two_writers) {
   auto far = std::int64_t{4102444800} * 1000000; // the year 2100
   { auto log = open_journal(path).value(); }

@@ -237,6 +237,7 @@ void loops_with_fallbacks(train_context& context, const fallbacks_config& cfg) {
     int number;
     std::string plan;
   };
+  torch::manual_seed(3 + context.rank());
   auto fit = [&](int number, const std::string& plan) {
     auto data =
       prepare_data_loader(context, curve{16},

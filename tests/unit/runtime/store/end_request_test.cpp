@@ -40,6 +40,19 @@ TEST_F(run_store_test, a_request_to_end_says_how) {
   EXPECT_FALSE(take_end_request(folder, me).value());
 }
 
+// That of a sweep, for one: it is not looked for at its path.
+TEST_F(run_store_test, a_request_to_end_is_found_in_a_folder_that_was_moved) {
+  auto store = open().value();
+  store->release();
+  auto folder = held_folder::open(run).value();
+  auto me = own_identity();
+  fs::rename(run, run.string() + ".moved");
+  ASSERT_TRUE(send_end_request(folder, {me, end_kind::finish}));
+  auto found = take_end_request(folder, me).value();
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->how, end_kind::finish);
+}
+
 TEST_F(run_store_test, requests_to_end_that_are_sent_at_once_are_whole) {
   auto store = open().value();
   store->release();

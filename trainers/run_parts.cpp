@@ -105,9 +105,10 @@ struct taken_ways {
   std::set<std::string> names;
 };
 
+// Never destroyed: a handle may be, once `main` has returned.
 taken_ways& own_taken_ways() {
-  static taken_ways result;
-  return result;
+  static auto instance = new taken_ways;
+  return *instance;
 }
 
 } // namespace

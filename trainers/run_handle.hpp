@@ -49,9 +49,10 @@ public:
   void abort(std::string reason = "the run was aborted");
 
   /// Waits for the end, for the ranks' output and for trackers, and until
-  /// agents of other hosts have left, for which they have 2 s. Then the run's
-  /// name and its port are free: an unfinished run can be started again. May be
-  /// called repeatedly, and by several threads at once.
+  /// agents of other hosts have left: for 2 s at most, and then up to 6 s for
+  /// the `ssh` or `srun` that launched them. Then the run's name and its port
+  /// are free: an unfinished run can be started again. May be called
+  /// repeatedly, and by several threads at once.
   ///
   /// Calls *hurried* on this thread, about ten times a second while trackers
   /// run. Once it returns true, they are given up after a moment:

@@ -127,17 +127,18 @@ expected<void> check_hosts(const run_request& x) {
                    concat("the trials of a sweep run on this host, but ", what,
                           ": start the sweep on one host, or one run on all"));
   };
-  if (x.hosts) {
-    // As given: the plan has those alone that one run would use.
-    std::vector<std::string> names;
+  // As given: the plan has those alone that one run would use.
+  std::vector<std::string> names;
+  if (x.hosts || x.unused_hosts > 0)
     if (auto found = found_launch(text_of_hosts(x.scaling)))
       for (auto& host : found->hosts)
         names.push_back(host.name);
+  if (!names.empty())
     return refuse(
       concat(names.size() == 1 ? "there is the host " : "there are the hosts ",
              joined(names)));
-  }
-  if (auto n = x.scaling.agents; n > 0)
+  // Those that ranks of this process leave unused are no agents of the run.
+  if (auto n = std::max(x.scaling.agents, x.unused_hosts); n > 0)
     return refuse(concat("agents of ", n, " other hosts are to join"));
   if (!x.run.agent_ticket.empty())
     return refuse("agent_ticket lets other hosts join");

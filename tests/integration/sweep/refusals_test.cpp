@@ -7,6 +7,8 @@
 #include <gmock/gmock.h>
 
 #include "tests/integration/sweep/sweep_fixture.hpp"
+#include "tests/support/environment_guard.hpp"
+#include "troupe/trainers/launch.hpp"
 
 namespace troupe::internal::test {
 
@@ -117,12 +119,35 @@ TEST_F(sweep_test, refuses_what_is_for_single_runs_and_writes_nothing) {
                 x.scaling.hosts = {"host-a"};
               }),
               HasSubstr("but there is the host host-a: "));
+  EXPECT_THAT(refusal([](auto& x) {
+                x.scaling.num_workers = 1;
+                x.scaling.hosts = {"localhost", "host-b"};
+              }),
+              HasSubstr("but there are the hosts localhost, host-b: "));
   EXPECT_THAT(refusal([](auto& x) { x.scaling.agents = 2; }),
               HasSubstr("agents of 2 other hosts are to join"));
   EXPECT_THAT(refusal([](auto& x) { x.run.agent_ticket = "ticket"; }),
               HasSubstr("agent_ticket lets other hosts join"));
   EXPECT_THAT(refusal([](auto& x) { x.run.if_finished = if_finished::number; }),
               HasSubstr("if_finished must be `refuse` for a sweep"));
+  EXPECT_FALSE(fs::exists(path()));
+}
+
+TEST_F(sweep_test, refuses_hosts_that_its_trials_would_leave_unused) {
+  const char* program[] = {"search"};
+  auto options = run();
+  options.scaling.where = placement::in_process;
+  auto refusal = [&] {
+    environment_guard guard{
+      {{"TROUPE_DRIVER", "localhost:4444"}, {"TROUPE_AGENTS", "3"}}};
+    find_launch(1, program);
+    return message_of(sweep{data_parallel_trainer{train, settings{}, options},
+                            widths(2),
+                            {.metric = "loss", .searcher = grid_search()}}
+                        .fit());
+  }();
+  find_launch(1, program);
+  EXPECT_THAT(refusal, HasSubstr("agents of 3 other hosts are to join"));
   EXPECT_FALSE(fs::exists(path()));
 }
 

@@ -190,6 +190,7 @@ public:
 
   class iterator;
 
+  /// Begins a pass, which the loader must outlive.
   iterator begin() {
     progress_.start();
     return iterator{*this};

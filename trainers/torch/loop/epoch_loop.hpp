@@ -52,8 +52,8 @@ struct loop_options {
   bool check_replicas = true;
 
   /// Resume from the newest checkpoint that this fit saved in an earlier
-  /// attempt. Fits of one run are told apart by their order. One that a hook of
-  /// another calls never resumes.
+  /// attempt. Fits of one run are told apart by their order, and by which ones
+  /// before them have thrown. One that a hook of another calls never resumes.
   bool resume = true;
 
   /// How the module is wrapped for several ranks.

@@ -38,8 +38,8 @@ public:
     request_.loop.hooks = request_.run.rank_hooks;
   }
 
-  /// Finds the run's requirements, then takes its name, prepares the launches
-  /// of agents, and opens its folder.
+  /// Finds the run's requirements, then takes its folder, prepares the launches
+  /// of agents, and recovers the run.
   expected<void> open();
 
   /// Places its ranks, and reserves the first attempt.

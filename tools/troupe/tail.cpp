@@ -146,8 +146,12 @@ expected<void> follow(journal_reader& from, const fs::path& path, int& code,
   silence_watch silence{args.silence_s};
   auto show = [&](journaled_batch x) { print_row(x, args); };
   auto show_more = [&]() -> expected<bool> {
-    if (is_elsewhere)
-      TROUPE_TRY_VOID(from.reopen());
+    if (auto again = is_elsewhere ? from.reopen() : expected<void>{}; !again) {
+      // If the run was removed, its state says so.
+      TROUPE_TRY(auto found, look_up(path / run_layout::journal));
+      if (found.exists())
+        return tl::unexpected{std::move(again.error())};
+    }
     return read_more(from, code, show);
   };
   auto was_free = false;

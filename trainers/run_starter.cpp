@@ -298,11 +298,14 @@ void run_starter::note_unused_hosts() const {
   if (n == 0)
     return;
   auto& scaling = request_.scaling;
-  note()(concat(counted(n, runs_here(scaling) ? "other host" : "host"),
-                n == 1 ? " has" : " have", " no ranks, because ",
-                runs_here(scaling)
-                  ? std::string{"ranks of this process are on its host alone"}
-                  : concat("the run has only ", scaling.num_workers.max)));
+  auto here = runs_here(scaling);
+  std::string why = "ranks of this process are on its host alone";
+  if (!here)
+    why = concat(
+      "the run has only ",
+      counted(static_cast<std::uint64_t>(scaling.num_workers.max), "rank"));
+  note()(concat(counted(n, here ? "other host" : "host"),
+                n == 1 ? " has" : " have", " no ranks, because ", why));
 }
 
 error run_starter::not_begun(error reason) {

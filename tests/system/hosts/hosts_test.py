@@ -318,8 +318,9 @@ class OverMpi(WithSsh):
         self.expect_nothing_left()
 
     def test_hosts_without_ranks_are_spares(self):
-        ranks, _ = self.run_on(1, "--workers", "1", prefix=self.MPIRUN)
+        ranks, output = self.run_on(1, "--workers", "1", prefix=self.MPIRUN)
         self.assertEqual(ranks, [(0, 0, "h1")])
+        self.assertIn("2 hosts have no ranks, because the run has only 1 rank", output)
         self.expect_nothing_left()
 
     def test_an_agent_that_is_killed_ends_everything_and_the_next_start_resumes(self):

@@ -246,7 +246,26 @@ host_roster::host_for_launched(const agent_facts& x) const {
   return *host;
 }
 
-expected<std::size_t> host_roster::host_for(const agent_facts& x) const {
+// As a spare, it would not ask again once its host is free, nor show its GPUs
+// once they are there: an attempt would wait for that host in vain.
+expected<std::size_t> host_roster::spare_for(const agent_facts& x,
+                                             std::size_t spare,
+                                             time_point now) {
+  for (std::size_t i = 1; i < all().size(); ++i) {
+    auto& own = at(i);
+    if (own.planned == 0 || !own.is_named || own.own_name != x.host)
+      continue;
+    if (!own.incarnation && own.was_here) // It lacks room, which may be late.
+      return i;
+    if (own.incarnation
+        && states_.may_be_free_soon(i, x.incarnation, loss_limit(), now))
+      return failure(ec::conflict, concat(own.name, " has its agent"));
+  }
+  return spare;
+}
+
+expected<std::size_t> host_roster::host_for(const agent_facts& x,
+                                            time_point now) {
   if (launches_)
     return x.launch == 0 ? host_for_guest(x) : host_for_launched(x);
   if (auto own = host_of_agent(x.incarnation))
@@ -265,12 +284,12 @@ expected<std::size_t> host_roster::host_for(const agent_facts& x) const {
     free = free_host(fit_of);
   if (!free)
     return tl::unexpected{all_taken()};
-  return *free;
+  return at(*free).planned > 0 ? *free : spare_for(x, *free, now);
 }
 
 expected<std::size_t> host_roster::admit(const agent_facts& x, time_point now,
                                          host_decisions& decisions) {
-  auto host = host_for(x);
+  auto host = host_for(x, now);
   auto problem = unfitness(x, own_);
   host_room room;
   if (host && !problem) {

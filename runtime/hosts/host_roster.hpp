@@ -65,8 +65,10 @@ public:
   /// `ec::invalid_config` if it can never have one, `ec::conflict` if all are
   /// taken, or if it has been here and lacks what its ranks claim, such as GPUs
   /// that show late after a boot, for `late_room` of each agent if it has room
-  /// for some, `ec::stopped` if another launch has replaced its own. What
-  /// follows from a refusal is added to *decisions*.
+  /// for some, `ec::stopped` if another launch has replaced its own. All are
+  /// taken, too, if only hosts without ranks are free and its own host may be
+  /// so soon; see `host_states::may_be_free_soon`. What follows from a refusal
+  /// is added to *decisions*.
   expected<std::size_t> admit(const agent_facts& x, time_point now,
                               host_decisions& decisions);
 
@@ -216,7 +218,10 @@ private:
     return host < all().size() && at(host).was_here
            && at(host).own_name == x.host;
   }
-  expected<std::size_t> host_for(const agent_facts& x) const;
+  expected<std::size_t> host_for(const agent_facts& x, time_point now);
+  /// The *spare*, unless *x* is to wait for its own host, which has ranks.
+  expected<std::size_t> spare_for(const agent_facts& x, std::size_t spare,
+                                  time_point now);
   expected<std::size_t> host_for_launched(const agent_facts& x) const;
   /// Their number if it is a further host.
   expected<std::size_t> host_for_guest(const agent_facts& x) const;

@@ -99,21 +99,34 @@ void host_states::admit(std::size_t host, const agent_facts& x, bool is_guest,
   mine.driver_address = x.driver_address;
   mine.admitted = now;
   mine.room = std::move(room);
-  mine.short_since.clear();
+  mine.asked_since.clear();
 }
 
 bool host_states::may_have_more(std::size_t host, std::uint64_t incarnation,
                                 const host_room& room, time_point now) {
+  return room.ranks < hosts_[host].room.ranks
+         && time_asked(host, incarnation, now) < late_room;
+}
+
+bool host_states::may_be_free_soon(std::size_t host, std::uint64_t incarnation,
+                                   duration loss_limit, time_point now) {
+  auto asked = time_asked(host, incarnation, now);
+  return state_behind(hosts_[host]) == host_state::draining
+         || asked < loss_limit;
+}
+
+host_states::duration host_states::time_asked(std::size_t host,
+                                              std::uint64_t incarnation,
+                                              time_point now) {
   skip_standstill(now); // The check may come after this.
-  auto& x = hosts_[host];
-  if (room.ranks >= x.room.ranks)
-    return false;
+  auto& known = hosts_[host].asked_since;
   // One that still asks has its place by then.
-  std::erase_if(x.short_since, [&](auto& known) {
-    return known.first != incarnation && now - known.second > 2 * late_room;
+  auto limit = 2 * std::max(late_room, limits_.lost_after);
+  std::erase_if(known, [&](auto& x) {
+    return x.first != incarnation && now - x.second > limit;
   });
-  auto since = x.short_since.emplace(incarnation, now).first->second;
-  return now - since < late_room;
+  auto since = known.emplace(incarnation, now).first->second;
+  return std::chrono::duration_cast<duration>(now - since);
 }
 
 host_decisions host_states::on_hello(std::size_t host,
@@ -418,7 +431,7 @@ void host_states::skip_standstill(time_point now) {
     x.heard = std::min(now, x.heard + gap);
     x.launched = std::min(now, x.launched + gap);
     x.admitted = std::min(now, x.admitted + gap);
-    for (auto& known : x.short_since)
+    for (auto& known : x.asked_since)
       known.second = std::min(now, known.second + gap);
   }
   if (gather_until_)

@@ -170,9 +170,9 @@ struct run_host {
   time_point admitted{};      ///< Its agent checks it since then.
   /// Why that cannot use its storage, which may pass.
   std::string problem;
-  /// Agents that were refused since they have less room than there was, by
-  /// incarnation: since when they say so.
-  std::map<std::uint64_t, time_point> short_since;
+  /// Agents of its machine that ask again, since they have less room than there
+  /// was or it may be free soon, by incarnation: since when.
+  std::map<std::uint64_t, time_point> asked_since;
 
   // -- its state
   host_state state = host_state::expected;
@@ -301,6 +301,12 @@ public:
   bool may_have_more(std::size_t host, std::uint64_t incarnation,
                      const host_room& room, time_point now);
 
+  /// Whether the agent *incarnation* of the same machine may have *host* soon:
+  /// that which has it is about to leave, or may be gone, which is known once
+  /// the other one has asked for *loss_limit*.
+  bool may_be_free_soon(std::size_t host, std::uint64_t incarnation,
+                        duration loss_limit, time_point now);
+
   /// The agent *incarnation* of *host* has checked it: it is here. A launch of
   /// this driver there ends if it is a guest.
   host_decisions on_hello(std::size_t host, std::uint64_t incarnation,
@@ -408,6 +414,9 @@ private:
   /// Returns whether hosts were left out.
   bool take_back_left_out();
   void skip_standstill(time_point now);
+  /// How long the agent *incarnation*, which asks again, has asked for *host*.
+  duration time_asked(std::size_t host, std::uint64_t incarnation,
+                      time_point now);
   duration delay_after(int failures);
   std::string missing_text(const run_host& x) const;
   /// *waited*: set if that took too long.

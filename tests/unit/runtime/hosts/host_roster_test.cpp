@@ -1,5 +1,8 @@
 // Which agents a run admits as its hosts, and when it has all of them.
 
+#include <chrono>
+#include <cstddef>
+#include <string>
 #include <variant>
 #include <vector>
 
@@ -149,6 +152,31 @@ protected:
                   host_limits{.join = std::chrono::milliseconds{500}},
                   "10.0.0.1 port 7"};
   }
+
+  /// Host 3 is free.
+  void join_two() {
+    roster.gather(now);
+    EXPECT_EQ(join(1, "h1"), 1u);
+    EXPECT_EQ(join(2, "h2"), 2u);
+  }
+
+  /// Why the agent *x* is to ask again; empty: it is not.
+  std::string why_to_wait(const agent_facts& x) {
+    auto host = admit(x);
+    return !host && host.error().code == ec::conflict ? host.error().message
+                                                      : "";
+  }
+
+  /// Passes time in which the agents of the hosts *alive* send their ticks.
+  void pass(std::chrono::seconds time,
+            const std::vector<std::size_t>& alive = {}) {
+    for (; time.count() > 0; time -= std::chrono::seconds{1}) {
+      now += std::chrono::seconds{1};
+      for (auto i : alive)
+        EXPECT_TRUE(roster.ticked(i, i, now));
+      roster.check(now);
+    }
+  }
 };
 
 TEST_F(spare_roster_test, waits_for_spares_but_does_not_need_them) {
@@ -182,14 +210,87 @@ TEST_F(spare_roster_test, gives_a_new_agent_the_host_that_has_ranks) {
   EXPECT_EQ(join(4, "h1"), 3u);
 }
 
+// An agent that is lost would be so by then.
 TEST_F(spare_roster_test, may_have_a_spare_on_a_machine_with_ranks) {
-  roster.gather(now);
-  for (std::uint64_t i = 1; i <= 2; ++i) {
-    auto x = facts(i, "h1");
+  auto of_machine = [](std::uint64_t incarnation) {
+    auto x = facts(incarnation, "h1");
     x.boot = "b1";
-    EXPECT_EQ(admit(x).value_or(0), i);
-    EXPECT_EQ(roster.sharing(i), "");
-  }
+    return x;
+  };
+  EXPECT_EQ(admit(of_machine(1)).value_or(0), 1u);
+  EXPECT_TRUE(roster.checked(1, 1, {}, now));
+  EXPECT_EQ(join(2, "h2"), 2u);
+  auto x = of_machine(3);
+  EXPECT_EQ(why_to_wait(x), "h1 has its agent");
+  pass(std::chrono::seconds{12}, {1, 2});
+  EXPECT_EQ(why_to_wait(x), "h1 has its agent");
+  pass(std::chrono::seconds{1}, {1, 2});
+  EXPECT_EQ(admit(x).value_or(0), 3u);
+  EXPECT_EQ(roster.sharing(3), "");
+  EXPECT_TRUE(roster.checked(3, 3, {}, now));
+  EXPECT_EQ(admit(x).value_or(0), 3u) << "it asks again";
+}
+
+// Its machine was reset, or its pod started again.
+TEST_F(spare_roster_test, waits_for_its_own_host_until_its_loss_is_known) {
+  join_two();
+  auto x = facts(3, "h1");
+  EXPECT_EQ(why_to_wait(x), "h1 has its agent");
+  roster.gone(1, 1, "gone", now);
+  EXPECT_EQ(admit(x).value_or(0), 1u);
+}
+
+TEST_F(spare_roster_test, waits_for_its_own_host_that_is_silent) {
+  join_two();
+  auto x = facts(3, "h1");
+  EXPECT_NE(why_to_wait(x), "");
+  pass(std::chrono::seconds{5}, {2});
+  EXPECT_NE(why_to_wait(x), "");
+  now += std::chrono::hours{1}; // A signal stopped the driver.
+  EXPECT_NE(why_to_wait(x), "");
+  pass(std::chrono::seconds{5}, {2});
+  EXPECT_EQ(admit(x).value_or(0), 1u);
+}
+
+// A Job starts the next pod of the same name while the first one ends.
+TEST_F(spare_roster_test, waits_for_its_own_host_that_leaves) {
+  join_two();
+  roster.attempt_started({0, 1, 2});
+  roster.draining(1, 1, std::chrono::seconds{60}, now);
+  auto x = facts(3, "h1");
+  EXPECT_NE(why_to_wait(x), "");
+  pass(std::chrono::seconds{30}, {1, 2});
+  EXPECT_NE(why_to_wait(x), "");
+  roster.attempt_ended(now);
+  EXPECT_EQ(admit(x).value_or(0), 1u);
+}
+
+TEST_F(spare_roster_test, an_agent_of_another_host_is_a_spare_at_once) {
+  join_two();
+  EXPECT_EQ(admit(facts(3, "h3")).value_or(0), 3u);
+}
+
+// Its GPUs may show late after a boot.
+TEST_F(spare_roster_test, waits_for_its_own_host_while_it_lacks_room) {
+  host_limits limits;
+  limits.claim = {0, 1};
+  auto with_gpus = [](std::uint64_t incarnation, const std::string& host,
+                      int gpus) {
+    auto x = facts(incarnation, host);
+    x.gpus = gpus;
+    return x;
+  };
+  roster = host_roster{{{"", 0, 1, 1}, {"", 1, 1, 1}, {"", 2, 0, 0}},
+                       with_gpus(100, "h0", 1),
+                       limits,
+                       "10.0.0.1 port 7"};
+  EXPECT_EQ(admit(with_gpus(1, "h1", 1)).value_or(0), 1u);
+  EXPECT_TRUE(roster.checked(1, 1, {}, now));
+  roster.gone(1, 1, "gone", now);
+  EXPECT_EQ(why_to_wait(with_gpus(2, "h1", 0)),
+            "1 worker asks for 1 gpus, host h1 has 0");
+  EXPECT_EQ(admit(with_gpus(3, "h2", 0)).value_or(0), 2u);
+  EXPECT_EQ(admit(with_gpus(2, "h1", 1)).value_or(0), 1u);
 }
 
 TEST_F(host_roster_test, remembers_why_an_agent_was_refused) {

@@ -203,8 +203,16 @@ void find_launch(int argc, const char* const* argv) {
 
 expected<launch_environment> found_launch(const std::string& hosts) {
   auto& mine = finding();
-  if (hosts.empty() || !mine.hosts.empty())
-    return mine.environment;
+  if (hosts.empty() || !mine.hosts.empty()) {
+    // Copied before they are moved into the result: without memory, a copy of
+    // an `expected` ends the program.
+    if (!mine.environment) {
+      auto reason = mine.environment.error();
+      return tl::unexpected{std::move(reason)};
+    }
+    auto environment = *mine.environment;
+    return environment;
+  }
   launch_arguments arguments;
   arguments.hosts = hosts;
   return find_launch_environment(own_environment(), options_of(arguments));
